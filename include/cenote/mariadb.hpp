@@ -32,6 +32,10 @@
 
 struct st_mysql;
 
+namespace cenote::connector_detail {
+class logins;
+}  // namespace cenote::connector_detail
+
 namespace cenote::mariadb {
 
 /// The isolation level of transactions.
@@ -88,10 +92,15 @@ struct options {
     /// Default none. Never sent in clear text: a server that asks for that is refused.
     secret password;
     /// Default none. Returns user and password for each open, instead of `password`: for
-    /// credentials that change. Then a refused login is not final: the pool tries again with what
-    /// the function returns next. async_connector calls `async_credentials` if it is set, and
-    /// otherwise `credentials` on a work thread. Limited by the pool's open_timeout. The connector
-    /// also calls `credentials` before it stops an abandoned statement (KILL QUERY).
+    /// credentials that change. Then a refused login is not final: the connector asks the function
+    /// once more at once, and the pool tries again later. Credentials that the server has refused
+    /// are not sent again for a second.
+    ///
+    /// connector calls `credentials` if it is set; otherwise it runs `async_credentials` on an
+    /// event loop of its own, for connect_timeout at most. async_connector calls
+    /// `async_credentials` if it is set, and otherwise `credentials` on a thread for such
+    /// functions. The pool's open_timeout limits the time of both. A function that is still running
+    /// then may end after the pool: let it own what it uses.
     credentials_source credentials;
     std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
     /// Required: a reset selects it again after a borrower's USE.
@@ -244,6 +253,7 @@ public:
 private:
     friend class async_connector;
     std::shared_ptr<const options> settings_;
+    std::shared_ptr<connector_detail::logins> logins_;
 };
 
 /// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads,

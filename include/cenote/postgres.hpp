@@ -33,6 +33,10 @@
 
 struct pg_conn;
 
+namespace cenote::connector_detail {
+class logins;
+}  // namespace cenote::connector_detail
+
 namespace cenote::postgres {
 
 /// How a connection is protected. libpq's modes "allow" and "prefer" are missing on purpose: an
@@ -97,9 +101,15 @@ struct options {
     /// Default: none, for servers that need no password.
     secret password;
     /// Default none. Returns user and password for each open, instead of `password`: for
-    /// credentials that change. Then a refused login is not final: the pool tries again with what
-    /// the function returns next. async_connector calls `async_credentials` if it is set, and
-    /// otherwise `credentials` on a work thread. Limited by the pool's open_timeout.
+    /// credentials that change. Then a refused login is not final: the connector asks the function
+    /// once more at once, and the pool tries again later. Credentials that the server has refused
+    /// are not sent again for a second.
+    ///
+    /// connector calls `credentials` if it is set; otherwise it runs `async_credentials` on an
+    /// event loop of its own, for connect_timeout at most. async_connector calls
+    /// `async_credentials` if it is set, and otherwise `credentials` on a thread for such
+    /// functions. The pool's open_timeout limits the time of both. A function that is still running
+    /// then may end after the pool: let it own what it uses.
     credentials_source credentials;
     std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
     /// Default none. A file in the form of libpq's `~/.pgpass`, read at each open, for the password
@@ -275,6 +285,7 @@ private:
     friend class async_connector;
     std::shared_ptr<const options> settings_;
     std::shared_ptr<detail::servers_tried> known_;
+    std::shared_ptr<connector_detail::logins> logins_;
 };
 
 /// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.

@@ -2,7 +2,12 @@
 #include "connector/login.hpp"
 
 #include <array>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -55,10 +60,89 @@ credentials_source password_from_environment(std::string name) {
 
 namespace connector_detail {
 
+namespace asio = boost::asio;
+
 void check_credentials(const credentials& who) {
     bool has_zero = who.user.find('\0') != who.user.npos ||
                     who.password.reveal().find('\0') != std::string_view::npos;
     if (has_zero) fail("the user or the password has a zero byte");
+}
+
+// What a connector knows of its logins.
+
+namespace {
+
+bool same(const credentials& a, const credentials& b) {
+    return a.user == b.user && a.password == b.password;
+}
+
+}  // namespace
+
+void logins::check(const credentials& by) const {
+    constexpr std::chrono::seconds quiet_time{1};
+    std::lock_guard lock(mutex_);
+    if (!refusal_ || !same(refusal_->by, by)) return;
+    if (std::chrono::steady_clock::now() - refusal_->at >= quiet_time) return;
+    const login_refused& why = refusal_->why;
+    throw login_refused(why.what(), why.sqlstate(), why.code());
+}
+
+void logins::note_refused(const credentials& by, const login_refused& why) {
+    std::lock_guard lock(mutex_);
+    // A copy of the exception would share its text, which other threads may be reading.
+    refusal_.emplace(refusal{.by = by,
+                             .why = login_refused(why.what(), why.sqlstate(), why.code()),
+                             .at = std::chrono::steady_clock::now()});
+}
+
+std::shared_ptr<const credentials> logins::shared(credentials by) const {
+    std::shared_ptr<const credentials> known = latest();
+    if (known != nullptr && same(*known, by)) return known;
+    return std::make_shared<const credentials>(std::move(by));
+}
+
+void logins::note_accepted(std::shared_ptr<const credentials> by) {
+    std::lock_guard lock(mutex_);
+    if (refusal_ && same(refusal_->by, *by)) refusal_.reset();
+    latest_ = std::move(by);
+}
+
+std::shared_ptr<const credentials> logins::latest() const {
+    std::lock_guard lock(mutex_);
+    return latest_;
+}
+
+namespace {
+
+asio::awaitable<void> store(asio::awaitable<credentials> from, std::optional<credentials>* into) {
+    credentials found = co_await std::move(from);
+    into->emplace(std::move(found));
+}
+
+}  // namespace
+
+credentials run_awaited_function(const std::function<asio::awaitable<credentials>()>& what,
+                                 instant deadline) {
+    asio::io_context loop(1);
+    asio::cancellation_signal stop;
+    std::optional<credentials> found;
+    std::exception_ptr error;
+    bool over = false;
+    auto note_end = [&](std::exception_ptr thrown) {
+        error = std::move(thrown);
+        over = true;
+    };
+    asio::co_spawn(loop, store(what(), &found),
+                   asio::bind_cancellation_slot(stop.slot(), note_end));
+    loop.run_until(deadline);
+    const bool late = !over;
+    if (late) {
+        stop.emit(asio::cancellation_type::terminal);
+        loop.run();
+    }
+    if (found) return std::move(*found);
+    if (late) throw exchange_timeout("cenote: timed out waiting for async_credentials");
+    std::rethrow_exception(error);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "cenote/url.hpp"
@@ -27,6 +28,8 @@ using connector_detail::blocking;
 using connector_detail::deadline_after;
 using connector_detail::exchange;
 using connector_detail::instant;
+using connector_detail::login_refused;
+using connector_detail::logins;
 using connector_detail::result_in;
 using connector_detail::statement_view;
 using connector_detail::steps;
@@ -472,18 +475,57 @@ result_in<Mode, void> connect(session* s, instant until) {
 }
 
 template <class Mode>
-result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings) {
-    credentials by = co_await connector_detail::find_credentials<Mode>(settings);
+result_in<Mode, std::shared_ptr<session>> open_as(std::shared_ptr<const options> settings,
+                                                  std::shared_ptr<const logins> past,
+                                                  std::shared_ptr<const credentials> by) {
     instant deadline = deadline_after(settings->connect_timeout);
     std::vector<std::string> hosts = co_await look_up<Mode>(settings);
     for (std::size_t i = 0;; ++i) {
         instant until = connector_detail::share_of(deadline, hosts.size() - i);
-        auto made = std::make_shared<session>(settings, hosts.at(i), by, until);
+        auto made = std::make_shared<session>(settings, hosts.at(i), past, by, until);
         try {
             co_await connect<Mode>(made.get(), until);
             co_return made;
+        } catch (const login_refused&) {
+            throw;
         } catch (const connection_error& e) {
             if (e.kind() == error_kind::final || i + 1 == hosts.size()) throw;
+        }
+    }
+}
+
+/// Under TLS the handshake blocks, so an awaited open runs on a work thread.
+template <class Mode>
+result_in<Mode, std::shared_ptr<session>> open_where_possible(
+    std::shared_ptr<const options> settings, std::shared_ptr<const logins> past,
+    std::shared_ptr<const credentials> by) {
+    if constexpr (std::is_same_v<Mode, awaited>)
+        if (detail::wants_tls(*settings)) {
+            auto call = [settings, past, by] {
+                return open_as<blocking>(settings, past, by).get();
+            };
+            co_return co_await connector_detail::async_run_function(std::move(call));
+        }
+    co_return co_await open_as<Mode>(settings, past, by);
+}
+
+/// Has the source of the credentials asked once more if the server refuses them: they may have
+/// changed meanwhile.
+template <class Mode>
+result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
+                                               std::shared_ptr<logins> past) {
+    for (bool again = false;; again = true) {
+        credentials found =
+            co_await connector_detail::find_credentials<Mode>(settings, past->threads());
+        past->check(found);
+        std::shared_ptr<const credentials> by = past->shared(std::move(found));
+        try {
+            std::shared_ptr<session> made = co_await open_where_possible<Mode>(settings, past, by);
+            past->note_accepted(by);
+            co_return made;
+        } catch (const login_refused& e) {
+            past->note_refused(*by, e);
+            if (again) throw;
         }
     }
 }
@@ -521,11 +563,14 @@ asio::awaitable<void> async_close(std::shared_ptr<sql::detail::session> last) {
 }  // namespace
 
 connector::connector(options settings)
-    : settings_(std::make_shared<const options>(std::move(settings))) {
+    : settings_(std::make_shared<const options>(std::move(settings))),
+      logins_(std::make_shared<logins>()) {
     validate(*settings_);
 }
 
-connection connector::open() { return connection(mariadb::open<blocking>(settings_).get()); }
+connection connector::open() {
+    return connection(mariadb::open<blocking>(settings_, logins_).get());
+}
 
 bool connector::probe(connection& c) {
     return mariadb::probe<blocking>(c.own().shared_from_this()).get();
@@ -549,16 +594,9 @@ void connector::forsake(connection& c) noexcept {
     if (c.session_ != nullptr) c.own().forsake();
 }
 
-/// Under TLS on a work thread, since the handshake blocks.
 asio::awaitable<connection> async_connector::open() {
-    std::shared_ptr<const options> settings = blocking_.settings_;
-    std::shared_ptr<session> made;
-    if (detail::wants_tls(*settings)) {
-        auto call = [settings] { return mariadb::open<blocking>(settings).get(); };
-        made = co_await connector_detail::async_run_function(std::move(call));
-    } else {
-        made = co_await mariadb::open<awaited>(settings);
-    }
+    std::shared_ptr<session> made =
+        co_await mariadb::open<awaited>(blocking_.settings_, blocking_.logins_);
     co_return connection(std::move(made));
 }
 

@@ -7,6 +7,7 @@
 // neither), and if the server has been up since before the first connection was made.
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "connector/drive.hpp"
 #include "connector/login.hpp"
@@ -26,7 +27,8 @@ constexpr std::chrono::milliseconds max_time{5000};
 struct statement_to_cancel {
     std::shared_ptr<const options> settings;
     std::string at;
-    credentials login;
+    std::shared_ptr<const connector_detail::logins> logins;
+    std::shared_ptr<const credentials> login;  // of the connection
     unsigned long connection_id;
     std::string client_address;
     instant known_since;
@@ -46,14 +48,28 @@ struct statement_to_cancel {
                std::to_string(age.count());
     }
 
-    /// The password of the session may have changed since.
-    credentials new_login() const {
-        return connector_detail::find_credentials<blocking>(settings).get();
+    /// What to log in with. Options::credentials is not asked: it belongs to the user, whose pool
+    /// may be gone. If the user has logged in again since, the newer password counts.
+    std::vector<std::shared_ptr<const credentials>> candidates() const {
+        std::shared_ptr<const credentials> latest = logins->latest();
+        if (latest == nullptr) return {login};
+        if (latest->user == login->user) return {latest};
+        return {login, latest};
     }
 
-    /// Throws server_error, and what options::credentials throws.
     void cancel() const {
-        session second(settings, at, settings->credentials == nullptr ? login : new_login(), until);
+        for (const auto& each : candidates()) {
+            try {
+                return cancel_as(each);
+            } catch (const connector_detail::login_refused&) {
+                continue;
+            }
+        }
+    }
+
+    /// Throws server_error.
+    void cancel_as(const std::shared_ptr<const credentials>& by) const {
+        session second(settings, at, logins, by, until);
         setting_up connect(second, setting_up::start::cancel);
         blocking::drive(connect, until);
         const bool is_mariadb = mariadb_connection(second.handle()) != 0;
@@ -79,6 +95,7 @@ void session::cancel_statement() noexcept {
         statement_to_cancel what{
             .settings = settings_,
             .at = at_,
+            .logins = logins_,
             .login = login_,
             .connection_id = mysql_thread_id(handle_),
             .client_address = client_address_,

@@ -169,10 +169,12 @@ bool wants_tls(const options& o) { return o.tls.value_or(!is_loopback(o.host)); 
 
 // Session.
 
-session::session(std::shared_ptr<const options> settings, std::string at, credentials by,
-                 instant open_until)
+session::session(std::shared_ptr<const options> settings, std::string at,
+                 std::shared_ptr<const connector_detail::logins> past,
+                 std::shared_ptr<const credentials> by, instant open_until)
     : settings_(std::move(settings)),
       at_(std::move(at)),
+      logins_(std::move(past)),
       login_(std::move(by)),
       open_until_(open_until),
       handle_((begin_library(), mysql_init(nullptr))),
@@ -553,19 +555,18 @@ void setting_up::fail_set_up() {
     std::string sqlstate = mysql_sqlstate(handle());
     std::string text = mysql_error(handle());
     error_kind kind = kind_of_open(code, sqlstate, text);
-    if (is_about_login(code, sqlstate) && connector_detail::has_credentials_source(on().settings()))
-        kind = error_kind::transient;
     constexpr std::array without_password{CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR,
                                           CR_UNKNOWN_HOST,     CR_SERVER_GONE_ERROR,
                                           CR_SERVER_LOST,      CR_SSL_CONNECTION_ERROR};
     bool show =
         !is_client_error(code) ||
         std::ranges::find(without_password, static_cast<int>(code)) != without_password.end();
-    throw connection_error(kind,
-                           "cenote: MariaDB: cannot open: " +
-                               (show ? text : std::string("error in the client library")) + " (" +
-                               std::to_string(code) + ")",
-                           sqlstate, static_cast<int>(code));
+    const std::string what = "cenote: MariaDB: cannot open: " +
+                             (show ? text : std::string("error in the client library")) + " (" +
+                             std::to_string(code) + ")";
+    if (is_about_login(code, sqlstate) && connector_detail::has_credentials_source(on().settings()))
+        throw connector_detail::login_refused(what, sqlstate, static_cast<int>(code));
+    throw connection_error(kind, what, sqlstate, static_cast<int>(code));
 }
 
 bool pinging::advance() {

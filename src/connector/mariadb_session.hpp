@@ -26,6 +26,7 @@
 #include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/login.hpp"
 #include "connector/mariadb_throttle.hpp"
 #include "connector/statement_cache.hpp"
 
@@ -119,8 +120,9 @@ bool may_select(std::string_view text) noexcept;
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// Does not connect yet. `at`: the host's name or address; empty for a Unix socket.
-    session(std::shared_ptr<const options> settings, std::string at, credentials by,
-            instant open_until);
+    session(std::shared_ptr<const options> settings, std::string at,
+            std::shared_ptr<const connector_detail::logins> past,
+            std::shared_ptr<const credentials> by, instant open_until);
     /// Closes the connection without waiting.
     ~session() override;
     session(const session&) = delete;
@@ -143,7 +145,7 @@ public:
 
     const options& settings() const { return *settings_; }
     const std::string& at() const { return at_; }
-    const credentials& login() const { return login_; }
+    const credentials& login() const { return *login_; }
     instant open_until() const { return open_until_; }
     MYSQL* handle() const noexcept { return handle_; }
     connector_detail::condition& condition() noexcept { return condition_; }
@@ -233,7 +235,8 @@ private:
 
     std::shared_ptr<const options> settings_;
     std::string at_;
-    credentials login_;
+    std::shared_ptr<const connector_detail::logins> logins_;
+    std::shared_ptr<const credentials> login_;
     instant open_until_;
     MYSQL* handle_;
     bool encrypted_;

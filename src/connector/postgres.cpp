@@ -20,9 +20,12 @@ using connector_detail::awaited;
 using connector_detail::blocking;
 using connector_detail::deadline_after;
 using connector_detail::instant;
+using connector_detail::login_refused;
+using connector_detail::logins;
 using connector_detail::result_in;
 using connector_detail::share_of;
 using connector_detail::statement_view;
+using connector_detail::user_threads;
 using detail::attempt;
 using detail::conversation;
 using detail::conversion;
@@ -321,6 +324,7 @@ public:
 /// Whether to go on with the rest of the list after a failed open. A wrong password is wrong
 /// everywhere.
 bool goes_on_after(const connection_error& e, std::vector<attempt>& list, std::size_t at) {
+    if (dynamic_cast<const login_refused*>(&e) != nullptr) return false;
     if (dynamic_cast<const lost_in_trial*>(&e) != nullptr) {
         attempt same = list.at(at);
         list.insert(list.begin() + static_cast<std::ptrdiff_t>(at), std::move(same));
@@ -352,9 +356,10 @@ result_in<Mode, void> choose_reset_mode(std::shared_ptr<session> on,
 }
 
 template <class Mode>
-result_in<Mode, login> find_login(std::shared_ptr<const options> settings) {
+result_in<Mode, login> find_login(std::shared_ptr<const options> settings,
+                                  std::shared_ptr<user_threads> threads) {
     login by;
-    by.who = co_await connector_detail::find_credentials<Mode>(settings);
+    by.who = co_await connector_detail::find_credentials<Mode>(settings, std::move(threads));
     if (settings->passfile.empty()) co_return by;
     if constexpr (std::is_same_v<Mode, awaited>) {
         auto call = [settings] { return detail::text_of_passfile(*settings); };
@@ -366,9 +371,9 @@ result_in<Mode, login> find_login(std::shared_ptr<const options> settings) {
 }
 
 template <class Mode>
-result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
-                                               std::shared_ptr<detail::servers_tried> known) {
-    login by = co_await find_login<Mode>(settings);
+result_in<Mode, std::shared_ptr<session>> open_as(std::shared_ptr<const options> settings,
+                                                  std::shared_ptr<detail::servers_tried> known,
+                                                  login by) {
     instant deadline = deadline_after(settings->connect_timeout);
     std::vector<attempt> list = co_await look_up<Mode>(settings);
     for (std::size_t i = 0;; ++i) {
@@ -381,6 +386,25 @@ result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> se
             co_return made;
         } catch (const connection_error& e) {
             if (!goes_on_after(e, list, i)) throw;
+        }
+    }
+}
+
+/// Has the source of the credentials asked once more if the server refuses them: they may have
+/// changed meanwhile.
+template <class Mode>
+result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
+                                               std::shared_ptr<detail::servers_tried> known,
+                                               std::shared_ptr<logins> past) {
+    for (bool again = false;; again = true) {
+        login by = co_await find_login<Mode>(settings, past->threads());
+        const credentials sent = by.sent();
+        past->check(sent);
+        try {
+            co_return co_await open_as<Mode>(settings, known, by);
+        } catch (const login_refused& e) {
+            past->note_refused(sent, e);
+            if (again) throw;
         }
     }
 }
@@ -451,12 +475,13 @@ result_in<Mode, void> reset(std::shared_ptr<session> on) {
 
 connector::connector(options settings)
     : settings_(std::make_shared<const options>(std::move(settings))),
-      known_(std::make_shared<detail::servers_tried>()) {
+      known_(std::make_shared<detail::servers_tried>()),
+      logins_(std::make_shared<logins>()) {
     detail::validate(*settings_);
 }
 
 connection connector::open() {
-    return connection(postgres::open<blocking>(settings_, known_).get());
+    return connection(postgres::open<blocking>(settings_, known_, logins_).get());
 }
 
 bool connector::probe(connection& c) {
@@ -484,7 +509,7 @@ void connector::forsake(connection& c) noexcept {
 
 asio::awaitable<connection> async_connector::open() {
     std::shared_ptr<session> made =
-        co_await postgres::open<awaited>(blocking_.settings_, blocking_.known_);
+        co_await postgres::open<awaited>(blocking_.settings_, blocking_.known_, blocking_.logins_);
     co_return connection(std::move(made));
 }
 

@@ -216,8 +216,9 @@ void opening::fail() const {
     std::string_view password = password_.reveal();
     if (!password.empty() && why.text.find(password) != std::string::npos)
         why.text = "the reason is hidden, because it contains the password";
-    if (is_about_login(why) && may_change(*settings_)) why.kind = error_kind::transient;
     why.text = "cannot open a connection to " + where_ + ": " + why.text;
+    if (is_about_login(why) && may_change(*settings_))
+        throw connector_detail::login_refused(why.message(), why.sqlstate);
     why.raise();
 }
 

@@ -86,11 +86,13 @@ bool keeps_session(std::string_view tag) noexcept {
 
 }  // namespace
 
+std::string failure::message() const {
+    return "cenote: PostgreSQL: " + text + (sqlstate.empty() ? "" : " [" + sqlstate + "]");
+}
+
 void failure::raise() const {
-    std::string what = "cenote: PostgreSQL: " + text;
-    if (!sqlstate.empty()) what += " [" + sqlstate + "]";
-    if (kind == error_kind::statement) throw statement_error(what, sqlstate);
-    throw connection_error(kind, what, sqlstate);
+    if (kind == error_kind::statement) throw statement_error(message(), sqlstate);
+    throw connection_error(kind, message(), sqlstate);
 }
 
 error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcept {

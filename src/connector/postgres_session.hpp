@@ -57,6 +57,7 @@ struct failure {
     /// Raised inside a function, a procedure or a block.
     bool in_function = false;
 
+    std::string message() const;
     [[noreturn]] void raise() const;
 };
 
@@ -502,6 +503,9 @@ struct attempt {
 struct login {
     credentials who;
     secret passfile;  // its text
+
+    /// What the server judges: another file may have another password.
+    credentials sent() const { return {who.user, passfile.empty() ? who.password : passfile}; }
 };
 
 /// Reads the passfile of the options. Throws connection_error (transient).

@@ -29,6 +29,11 @@ struct postgres_case : support::postgres_place {
     using options = postgres::options;
 
     static options without_password() { return options::from_url(url_without_password()); }
+    /// The server is found twice.
+    static options with_two_addresses(options o) {
+        o.hosts.push_back(o.hosts.front());
+        return o;
+    }
     static void change_password(const std::string& to) {
         the_postgres().execute_as_admin("alter role app password '" + to + "'");
     }
@@ -62,8 +67,49 @@ TEST(postgres_credentials, fail_the_open_if_their_function_throws) {
     credentials_test::a_function_that_throws_fails_the_open<postgres_case>();
 }
 
-TEST(postgres_credentials, can_be_awaited_on_an_executor_only) {
-    credentials_test::an_awaited_function_needs_an_executor<postgres_case>();
+TEST(postgres_credentials, of_an_awaited_function_rotate_under_a_database) {
+    credentials_test::a_database_outlives_rotations_of_an_awaited_function<postgres_case>();
+}
+
+TEST(postgres_credentials, can_be_awaited_by_both_kinds_of_connectors) {
+    credentials_test::an_awaited_function_is_enough<postgres_case>(
+        postgres_case::without_password());
+}
+
+TEST(postgres_credentials, can_be_awaited_for_a_limited_time) {
+    credentials_test::an_awaited_function_that_hangs_times_out<postgres_case>();
+}
+
+TEST(postgres_credentials, fail_the_waiters_at_once_if_their_function_says_so) {
+    credentials_test::a_function_decides_what_its_failure_means<postgres_case>();
+}
+
+TEST(postgres_credentials, whose_function_throws_anything) {
+    credentials_test::a_function_may_throw_anything<postgres_case>();
+}
+
+TEST(postgres_credentials, whose_function_hangs_stop_nothing_else) {
+    credentials_test::functions_that_hang_stop_nothing_else<postgres_case>(
+        postgres_case::without_password());
+}
+
+TEST(postgres_credentials, whose_function_hangs_are_abandoned_by_a_pool) {
+    credentials_test::a_blocking_pool_abandons_functions_that_hang<postgres_case>();
+}
+
+TEST(postgres_credentials, that_are_refused_are_replaced_at_once) {
+    credentials_test::the_source_is_asked_again_after_a_refusal<postgres_case>();
+}
+
+TEST(postgres_credentials, that_are_refused_are_sent_once) {
+    credentials_test::refused_credentials_are_sent_once<postgres_case>([] {
+        const std::string log = the_postgres().log_tail(1'000'000);
+        int count = 0;
+        for (std::size_t at = 0; (at = log.find("password authentication failed", at)) != log.npos;
+             ++at)
+            ++count;
+        return count;
+    });
 }
 
 TEST(postgres_credentials, may_name_the_user) {

@@ -6,8 +6,14 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -21,8 +27,11 @@
 #include "cenote/asio_connector.hpp"
 #include "cenote/credentials.hpp"
 #include "cenote/database.hpp"
+#include "cenote/error.hpp"
 #include "cenote/pool.hpp"
+#include "cenote/sqlite.hpp"
 #include "connector/awaiting.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/patient.hpp"
 #include "support/real_server.hpp"
@@ -191,6 +200,42 @@ struct no_vault : std::runtime_error {
     using runtime_error::runtime_error;
 };
 
+/// With a final error the waiters fail at once; the pool tries again later.
+template <class Case>
+void a_function_decides_what_its_failure_means() {
+    auto calls = std::make_shared<std::atomic<int>>(0);
+    typename Case::options o = Case::without_password();
+    o.credentials = [calls]() -> cenote::credentials {
+        if (++*calls == 1)
+            throw cenote::connection_error(cenote::error_kind::final, "no such secret");
+        return cenote::credentials(secret(canary_password));
+    };
+    cenote::pool<typename Case::connection> pool{typename Case::connector{o}, support::patient(1)};
+    try {
+        auto lease = pool.acquire();
+        ADD_FAILURE() << "opened";
+    } catch (const cenote::open_failed_error& e) {
+        EXPECT_THAT(e.what(), testing::HasSubstr("no such secret"));
+    }
+    EXPECT_NO_THROW(pool.acquire()->execute("SELECT 1"));
+}
+
+template <class Case>
+void a_function_may_throw_anything() {
+    auto calls = std::make_shared<std::atomic<int>>(0);
+    typename Case::options o = Case::without_password();
+    o.credentials = [calls]() -> cenote::credentials {
+        if (++*calls < 4) throw 42;
+        return cenote::credentials(secret(canary_password));
+    };
+    EXPECT_THROW(typename Case::connector{o}.open(), int);
+    typename Case::async_connector awaited{o};
+    EXPECT_THROW(support::await(awaited.open()), int);
+    cenote::pool<typename Case::connection> pool{typename Case::connector{o}, support::patient(1)};
+    EXPECT_NO_THROW(pool.acquire()->execute("SELECT 1"));
+    EXPECT_EQ(*calls, 4);
+}
+
 template <class Case>
 void a_function_that_throws_fails_the_open() {
     auto calls = std::make_shared<std::atomic<int>>(0);
@@ -207,23 +252,186 @@ void a_function_that_throws_fails_the_open() {
     EXPECT_GE(*calls, 4);
 }
 
+/// With a temporary in a co_return that has a co_await in it: g++ 12 destroys such an aggregate
+/// twice.
 template <class Case>
 typename Case::options with_awaited_function(const std::shared_ptr<vault>& from) {
     typename Case::options o = Case::without_password();
-    o.async_credentials = [from]() -> asio::awaitable<cenote::credentials> {
-        co_return from->get();
+    o.async_credentials = [user = o.user, from]() -> asio::awaitable<cenote::credentials> {
+        auto fetch = [&]() -> asio::awaitable<std::string> {
+            co_await asio::post(asio::use_awaitable);
+            co_return std::string(from->get().password.reveal());
+        };
+        co_return cenote::credentials(user, secret(co_await fetch()));
+    };
+    return o;
+}
+
+/// Both kinds of connectors.
+template <class Case>
+void an_awaited_function_is_enough(typename Case::options o) {
+    auto in = std::make_shared<vault>();
+    o.async_credentials = with_awaited_function<Case>(in).async_credentials;
+    EXPECT_TRUE(typename Case::connector{o}.open().execute("SELECT 1").size() == 1);
+    typename Case::async_connector to{o};
+    EXPECT_NO_THROW(support::await(to.open()));
+    EXPECT_EQ(in->asked(), 2);
+}
+
+template <class Case>
+void a_database_outlives_rotations_of_an_awaited_function() {
+    auto in = std::make_shared<vault>();
+    cenote::database db(with_awaited_function<Case>(in), {.pool = restless()});
+    rotate_under_load<Case>(*in, [&] { db.execute("SELECT 1"); });
+}
+
+/// A blocking call cannot be canceled, so the connector limits the time.
+template <class Case>
+void an_awaited_function_that_hangs_times_out() {
+    typename Case::options o = Case::without_password();
+    o.connect_timeout = std::chrono::milliseconds(30);
+    auto ended = std::make_shared<std::atomic<int>>(0);
+    o.async_credentials = [ended]() -> asio::awaitable<cenote::credentials> {
+        std::shared_ptr<void> end(nullptr, [ended](void*) { ++*ended; });
+        asio::steady_timer never(co_await asio::this_coro::executor, support::plenty);
+        co_await never.async_wait(asio::use_awaitable);
+        co_return cenote::credentials();
+    };
+    EXPECT_THROW(typename Case::connector{o}.open(), cenote::exchange_timeout);
+    EXPECT_EQ(*ended, 1);
+}
+
+// Functions that hang.
+
+/// `token`: kept by the options, which outlive the last call.
+template <class Case>
+typename Case::options with_hanging_function(const support::latch& until,
+                                             const std::shared_ptr<int>& token) {
+    typename Case::options o = Case::without_password();
+    o.credentials = [until, token] {
+        until.wait();
+        return cenote::credentials(secret(canary_password));
     };
     return o;
 }
 
 template <class Case>
-void an_awaited_function_needs_an_executor() {
+asio::awaitable<void> fail_to_acquire(cenote::pool<typename Case::connection>* pool) {
+    boost::system::error_code refused;
+    co_await pool->async_acquire(asio::redirect_error(asio::use_awaitable, refused));
+    EXPECT_TRUE(refused);
+}
+
+inline asio::awaitable<void> wait_until(std::function<bool()> holds) {
+    asio::steady_timer pause(co_await asio::this_coro::executor);
+    while (!holds()) {
+        pause.expires_after(std::chrono::milliseconds(1));
+        co_await pause.async_wait(asio::use_awaitable);
+    }
+}
+
+/// Another pool opens, also with a function of its own, and awaited calls to SQLite work.
+template <class Case>
+asio::awaitable<void> work_beside_functions_that_hang(asio::io_context* io,
+                                                      typename Case::options hanging,
+                                                      typename Case::options fine,
+                                                      support::latch hang) {
+    using pool = cenote::pool<typename Case::connection>;
+    using connector = typename Case::async_connector;
+    auto stuck = std::make_unique<pool>(*io, connector{hanging}, support::patient(8));
+    auto finished = std::make_shared<int>(0);
+    for (int i = 0; i < 4; ++i)
+        asio::co_spawn(*io, fail_to_acquire<Case>(stuck.get()), [=](const std::exception_ptr& e) {
+            EXPECT_EQ(e, nullptr);
+            ++*finished;
+        });
+    co_await wait_until([&] { return hang.waiting() == 4; });
+    {
+        pool other(*io, connector{fine}, support::patient(1));
+        auto lease = co_await other.async_acquire(asio::use_awaitable);
+        co_await lease->async_execute("SELECT 1");
+        cenote::sqlite::async_connector local("sqlite:beside?mode=memory");
+        cenote::sqlite::connection c = co_await local.open();
+        co_await c.async_execute("SELECT 1");
+    }
+    stuck.reset();
+    co_await wait_until([&] { return *finished == 4; });
+    EXPECT_EQ(hang.waiting(), 4);  // the pool has waited for none of them
+}
+
+template <class Case>
+void functions_that_hang_stop_nothing_else(const typename Case::options& place) {
+    support::latch hang;
+    auto token = std::make_shared<int>();
     auto in = std::make_shared<vault>();
-    const typename Case::options o = with_awaited_function<Case>(in);
-    EXPECT_THROW(typename Case::connector{o}.open(), cenote::connection_error);
-    typename Case::async_connector to{o};
-    EXPECT_NO_THROW(support::await(to.open()));
-    EXPECT_EQ(in->asked(), 1);
+    typename Case::options hanging = place;
+    hanging.credentials = with_hanging_function<Case>(hang, token).credentials;
+    typename Case::options fine = place;
+    fine.credentials = with<Case>(in).credentials;
+    asio::io_context io;
+    asio::co_spawn(io, work_beside_functions_that_hang<Case>(&io, hanging, fine, hang),
+                   [](const std::exception_ptr& e) {
+                       if (e != nullptr) std::rethrow_exception(e);
+                   });
+    EXPECT_NO_THROW(io.run());
+    hang.open();
+    hanging.credentials = nullptr;
+    EXPECT_TRUE(support::eventually([&] { return token.use_count() == 1; }));
+}
+
+/// The pool abandons the opens, and ends before the functions do.
+template <class Case>
+void a_blocking_pool_abandons_functions_that_hang() {
+    support::latch hang;
+    auto token = std::make_shared<int>();
+    {
+        cenote::options how = support::patient(2);
+        how.open_timeout = how.acquire_timeout = how.close_timeout = std::chrono::milliseconds(30);
+        cenote::pool<typename Case::connection> pool{
+            typename Case::connector{with_hanging_function<Case>(hang, token)}, how};
+        EXPECT_THROW(pool.acquire()->execute("SELECT 1"), cenote::pool_error);
+        EXPECT_GE(hang.waiting(), 1);
+    }
+    hang.open();
+    EXPECT_TRUE(support::eventually([&] { return token.use_count() == 1; }));
+}
+
+// Refused logins.
+
+/// Two addresses, one refusal: the password is wrong everywhere. `refusals`: as the server counts
+/// them.
+template <class Case>
+void refused_credentials_are_sent_once(const std::function<int()>& refusals) {
+    auto in = std::make_shared<vault>();
+    in->put("wrong");
+    typename Case::connector to{Case::with_two_addresses(with<Case>(in))};
+    const int before = refusals();
+    support::stopped_clock clock;
+    for (int i = 1; i <= 3; ++i) {
+        EXPECT_THROW(to.open(), cenote::connection_error);
+        EXPECT_EQ(in->asked(), i + 1);
+    }
+    EXPECT_TRUE(support::eventually([&] { return refusals() == before + 1; }));
+    clock.advance(std::chrono::seconds(1));
+    EXPECT_THROW(to.open(), cenote::connection_error);
+    EXPECT_TRUE(support::eventually([&] { return refusals() == before + 2; }));
+    in->put(canary_password);  // others are sent at once
+    EXPECT_NO_THROW(to.open());
+    EXPECT_EQ(refusals(), before + 2);
+}
+
+/// The password has changed between the question and the login.
+template <class Case>
+void the_source_is_asked_again_after_a_refusal() {
+    auto calls = std::make_shared<std::atomic<int>>(0);
+    typename Case::options o = Case::without_password();
+    o.credentials = [calls] {
+        return cenote::credentials(secret(++*calls % 2 == 1 ? "wrong" : canary_password));
+    };
+    EXPECT_NO_THROW(typename Case::connector{o}.open());
+    typename Case::async_connector awaited{o};
+    EXPECT_NO_THROW(support::await(awaited.open()));
+    EXPECT_EQ(*calls, 4);
 }
 
 /// The user of the function replaces that of the options.
