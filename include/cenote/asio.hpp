@@ -95,7 +95,8 @@ auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(
         detail::start_telling<detail::tell_left>{}, token,
-        detail::wait_request{gate_, detail::wait_target::drained, at_most, {}, {}});
+        detail::wait_request{
+            gate_, detail::wait_target::drained, at_most, detail::no_deadline, {}});
 }
 
 template <class T>
@@ -104,7 +105,7 @@ auto pool<T>::async_wait_ready(std::chrono::nanoseconds timeout, Token&& token) 
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
         detail::start_telling<detail::tell_error>{}, token,
-        detail::wait_request{gate_, detail::wait_target::ready, at_most, {}, {}});
+        detail::wait_request{gate_, detail::wait_target::ready, at_most, detail::no_deadline, {}});
 }
 
 template <class T>

@@ -121,7 +121,7 @@ public:
     lease<T> acquire(std::source_location at = std::source_location::current()) {
         if (auto* r = gate_->take(at, detail::this_thread())) [[likely]]
             return lease<T>(r);
-        return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
+        return wait({.timeout = gate_->acquire_timeout(), .site = at});
     }
     /// `how` overrides the pool's options for this acquire; see acquire_options.
     lease<T> acquire(const acquire_options& how,
@@ -158,10 +158,9 @@ public:
     [[nodiscard]] std::vector<lease<T>> acquire_many(
         std::size_t count, const acquire_options& how = {},
         std::source_location at = std::source_location::current()) {
-        auto since = gate_->now();
-        errc why{};
+        detail::refusal why;
         auto leases = wait_for_many(count, how, at, why);
-        if (leases.empty()) gate_->fail(why, since, how.queue, count);
+        if (leases.empty()) gate_->fail(why, how.queue, count);
         return leases;
     }
     /// On a pool error, sets `error` and returns an empty vector.
@@ -169,9 +168,9 @@ public:
         std::size_t count, const acquire_options& how, std::error_code& error,
         std::source_location at = std::source_location::current()) {
         error.clear();
-        errc why{};
+        detail::refusal why;
         auto leases = wait_for_many(count, how, at, why);
-        if (leases.empty()) error = why;
+        if (leases.empty()) error = why.error;
         return leases;
     }
 
@@ -427,24 +426,24 @@ private:
 
     detail::acquire_request request_of(const acquire_options& how, const detail::lease_terms& terms,
                                        std::source_location at) const {
-        return {.deadline = gate_->deadline_of(how),
+        return {.timeout = gate_->timeout_of(how),
+                .deadline = detail::gate::deadline_of(how),
                 .stop = how.stop.token(),
                 .site = at,
                 .terms = terms};
     }
 
     lease<T> wait(const detail::acquire_request& request) {
-        auto since = gate_->now();
-        errc why{};
+        detail::refusal why;
         if (auto* r = gate_->acquire(request, why)) return lease<T>(r);
-        gate_->fail(why, since, request.terms.queues);
+        gate_->fail(why, request.terms.queues);
     }
 
     lease<T> wait(const detail::acquire_request& request, std::error_code& error) {
         try {
-            errc why{};
+            detail::refusal why;
             if (auto* r = gate_->acquire(request, why)) return lease<T>(r);
-            error = why;
+            error = why.error;
         } catch (const std::bad_alloc&) {
             error = std::make_error_code(std::errc::not_enough_memory);
         } catch (const std::system_error& e) {
@@ -454,7 +453,7 @@ private:
     }
 
     std::vector<lease<T>> wait_for_many(std::size_t count, const acquire_options& how,
-                                        std::source_location at, errc& why) {
+                                        std::source_location at, detail::refusal& why) {
         gate_->check_count(count);
         std::vector<detail::resource*> resources(count);
         std::vector<lease<T>> leases;

@@ -37,7 +37,7 @@ core::request request_of(const detail::waiter& who, std::uint64_t holder) {
 bool draw_ticket(core::machine& machine, instant now, detail::waiter& who) {
     if (who.ticket != 0) return false;
     who.ticket = machine.draw_ticket();
-    who.arrived = now;
+    arrive(who, now);
     return true;
 }
 
@@ -62,11 +62,11 @@ template <class Lend>
         pool_guard here(k.lock);
         if (k.forks.must_restart() || who.stopped || k.has_jobs()) return false;
         instant now = k.now_in_order();
+        who.arrived = now;
         if (was_suspended(k, now)) return false;
         keeper::changing bracket(k.sequence);
         core::slot_id id = core::no_slot;
         if (!lend(now, id)) return false;
-        who.arrived = now;
         who.got = k.calls.in(id);
         who.error = {};
         k.granted(now, who.got, borrower_of(who));
@@ -109,7 +109,7 @@ bool join_line(keeper& k, detail::waiter& who) noexcept {
     pool_guard here(k.lock);
     if (k.forks.must_restart() || who.stopped) return false;
     instant now = k.now_in_order();
-    if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
+    arrive(who, now);
     // Otherwise the workplace has something to do.
     if (k.has_jobs() || !k.is_timer_armed_by(who.deadline)) return false;
     if (who.holder != 0 && name_holders(k, who.holder, 1) != 0) return false;
@@ -122,7 +122,6 @@ bool join_line(keeper& k, detail::waiter& who) noexcept {
     core::waiter_id id;
     keeper::changing bracket(k.sequence);
     if (!k.machine.queue_up(now, in_line, id)) return false;
-    who.arrived = now;
     who.ticket = in_line.ticket;
     who.place = std::bit_cast<std::uint64_t>(id);
     who.got = nullptr;
@@ -197,12 +196,16 @@ bool request_one(keeper& k, thread_waiter& me, resource* unfit) {
     }
     if (unfit == nullptr && !k.has_waiters() && lend_at_once(k, me)) return false;
     bool waits = false;
+    // An attempt above has read the clock.
+    instant read = unfit == nullptr ? me.arrived : keeper::unread;
     try {
-        k.enter_with_room([&](instant now) CENOTE_REQUIRES(k.lock) {
-            if (unfit != nullptr)
-                k.return_to_machine(now, unfit, core::condition::unfit, std::nullopt);
-            waits = request_lease(k, now, me);
-        });
+        k.enter_with_room(
+            [&](instant now) CENOTE_REQUIRES(k.lock) {
+                if (unfit != nullptr)
+                    k.return_to_machine(now, unfit, core::condition::unfit, std::nullopt);
+                waits = request_lease(k, now, me);
+            },
+            read);
     } catch (...) {
         if (unfit != nullptr) {
             unfit->state = detail::condition::unfit;
@@ -248,11 +251,12 @@ bool all_pass_before_acquire(keeper& k, std::span<resource*> all) noexcept {
 
 /// Fills `into`, or nothing.
 bool acquire(keeper& k, const detail::acquire_request& request, std::span<resource*> into,
-             errc& why) {
+             detail::refusal& why) {
     thread_waiter me(into);
     me.site = request.site;
     me.wants = request.terms;
     me.holder = detail::this_thread();
+    me.timeout = request.timeout;
     me.deadline = request.deadline;
     me.cannot_wait = refuses_to_block(k);
     resource* unfit = nullptr;
@@ -273,8 +277,8 @@ bool acquire(keeper& k, const detail::acquire_request& request, std::span<resour
             unfit = me.got;
         }
     }
-    why = me.error;
-    k.report_refusal(why);
+    why = {.error = me.error, .since = me.arrived};
+    k.report_refusal(why.error);
     return false;
 }
 
@@ -290,13 +294,13 @@ using shell::keeper_of;
 
 // An acquire may allocate, so it registers the thread for its releases.
 
-resource* gate::acquire(const acquire_request& request, errc& why) {
+resource* gate::acquire(const acquire_request& request, refusal& why) {
     if (this_threads_mark == nullptr) register_this_thread();
     resource* got = nullptr;
     return shell::acquire(keeper_of(this), request, {&got, 1}, why) ? got : nullptr;
 }
 
-bool gate::acquire_many(const acquire_request& request, std::span<resource*> into, errc& why) {
+bool gate::acquire_many(const acquire_request& request, std::span<resource*> into, refusal& why) {
     if (this_threads_mark == nullptr) register_this_thread();
     return shell::acquire(keeper_of(this), request, into, why);
 }

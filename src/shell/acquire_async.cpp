@@ -32,6 +32,7 @@ bool begin_lease_wait(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIR
 }
 
 bool begin_pool_wait(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock) {
+    arrive(who, now);
     if (who.what == wait_target::ready) k.machine.warm(now, k.out);
     else k.machine.tick(now, k.out);
     if (who.stopped) who.error = errc::canceled;
@@ -94,15 +95,15 @@ bool check_at_once(keeper& k, detail::waiter& who) {
 [[gnu::noinline]] bool begin_wait_slowly(keeper& k, detail::waiter& who) {
     if (who.what == wait_target::drained) k.close();
     bool waits = false;
-    k.enter_with_room([&](instant now) CENOTE_REQUIRES(k.lock) {
-        if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
+    auto ask = [&](instant now) CENOTE_REQUIRES(k.lock) {
         bool lease = who.what == wait_target::lease;
         waits = lease ? begin_lease_wait(k, now, who) : begin_pool_wait(k, now, who);
         if (!waits && who.got == nullptr) k.add_ref_for(who);
         bool pending = waits || k.needs_before_acquire(who);
         who.process.store(pending ? detail::this_process : detail::no_process,
                           std::memory_order_relaxed);
-    });
+    };
+    k.enter_with_room(ask, who.arrived);  // an attempt before may have read the clock
     return waits || (k.needs_before_acquire(who) && check_at_once(k, who));
 }
 

@@ -40,7 +40,7 @@ template <class Reached>
 void wait_if_allowed(keeper& k, std::chrono::nanoseconds timeout, std::source_location site,
                      Reached reached) {
     if (!wait_until(k, k.now(), reached) && may_block(k, site))
-        wait_until(k, k.deadline_after(timeout), reached);
+        wait_until(k, core::after(k.now(), std::max(timeout, core::duration{})), reached);
 }
 
 /// Waits for connector calls, each at most until its own deadline: they may use what the caller is

@@ -164,12 +164,12 @@ namespace cenote::detail {
 
 using shell::keeper_of;
 
-void gate::fail(errc why, instant since, bool queues, std::size_t wanted) {
+void gate::fail(const refusal& why, bool queues, std::size_t wanted) {
     shell::keeper& k = keeper_of(this);
     k.ensure_restarted();
-    shell::snapshot now = shell::take_snapshot(k, why, wanted, since);
-    std::string text = shell::explain(k, why, queues, wanted, now);
-    throw_pool_error(why, std::move(text), std::move(now.open_error), retry_after(), name_,
+    shell::snapshot now = shell::take_snapshot(k, why.error, wanted, why.since);
+    std::string text = shell::explain(k, why.error, queues, wanted, now);
+    throw_pool_error(why.error, std::move(text), std::move(now.open_error), retry_after(), name_,
                      std::make_shared<const stats>(read()));
 }
 

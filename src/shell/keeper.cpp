@@ -283,9 +283,4 @@ bool gate::withdraw_pending(waiter& who) noexcept { return shell::keeper::remove
 
 instant gate::now() const noexcept { return shell::keeper_of(this).now(); }
 
-instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
-    instant at = now();
-    return timeout.count() < 0 ? at : core::after(at, timeout);
-}
-
 }  // namespace cenote::detail

@@ -67,17 +67,22 @@ public:
     keeper(const keeper&) = delete;
     keeper& operator=(const keeper&) = delete;
 
-    // The four steps. `ask` gets the time and runs under the lock.
+    // The four steps. `ask` gets the time and runs under the lock. `read`: the time that this
+    // thread has just read for the same request; the clock is read otherwise.
+
+    static constexpr core::instant unread{};
 
     template <class Ask>
-    void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) CENOTE_EXCLUDES(lock);
+    void enter(Ask&& ask, core::instant read = unread) noexcept(noexcept(ask(core::instant{})))
+        CENOTE_EXCLUDES(lock);
     /// For an `ask` whose actions may need memory: makes room for them first, which is the only
     /// step that can throw (std::bad_alloc).
     template <class Ask>
-    void enter_with_room(Ask&& ask) CENOTE_EXCLUDES(lock);
+    void enter_with_room(Ask&& ask, core::instant read = unread) CENOTE_EXCLUDES(lock);
     /// All steps but the last: the caller carries out `todo`.
     template <class Ask>
-    void decide(Ask&& ask, pending_actions& todo) noexcept(noexcept(ask(core::instant{})))
+    void decide(Ask&& ask, pending_actions& todo,
+                core::instant read = unread) noexcept(noexcept(ask(core::instant{})))
         CENOTE_EXCLUDES(lock);
     void carry_out(pending_actions& todo) noexcept CENOTE_EXCLUDES(lock);
     /// Tells the workplace of jobs and of an earlier timer.
@@ -94,9 +99,10 @@ public:
     /// threads may differ by a microsecond.
     core::instant now() const { return clock == nullptr ? read_clock() : clock->now(); }
     /// Never before the last time that was read here, on whichever thread: for decisions.
-    core::instant now_in_order() const CENOTE_REQUIRES(lock) {
-        core::instant at = now();
-        if (at > latest_) latest_ = at;
+    core::instant now_in_order() const CENOTE_REQUIRES(lock) { return in_order(now()); }
+    /// now_in_order() of a time that this thread has just read.
+    core::instant in_order(core::instant read) const CENOTE_REQUIRES(lock) {
+        if (read > latest_) latest_ = read;
         return latest_;
     }
     /// When tick() must be called next.
@@ -268,27 +274,30 @@ struct keeper::changing {
 };
 
 template <class Ask>
-void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
+void keeper::enter(Ask&& ask, core::instant read) noexcept(noexcept(ask(core::instant{}))) {
     pending_actions todo;
-    decide(std::forward<Ask>(ask), todo);
+    decide(std::forward<Ask>(ask), todo, read);
     if (todo.any()) carry_out(todo);
 }
 
 /// Clang does not see that the lock `ask` requires is this one; nor in ask_machine().
 template <class Ask>
-void keeper::enter_with_room(Ask&& ask) {
-    enter([&](core::instant now) CENOTE_UNCHECKED_LOCKING {
-        machine.make_room(out);
-        ask(now);
-    });
+void keeper::enter_with_room(Ask&& ask, core::instant read) {
+    enter(
+        [&](core::instant now) CENOTE_UNCHECKED_LOCKING {
+            machine.make_room(out);
+            ask(now);
+        },
+        read);
 }
 
 template <class Ask>
-void keeper::decide(Ask&& ask, pending_actions& todo) noexcept(noexcept(ask(core::instant{}))) {
+void keeper::decide(Ask&& ask, pending_actions& todo,
+                    core::instant read) noexcept(noexcept(ask(core::instant{}))) {
     pool_guard here(lock);
     if (forks.must_restart()) [[unlikely]]
         restart(todo);
-    core::instant now = now_in_order();
+    core::instant now = in_order(read == unread ? this->now() : read);
     changing bracket(sequence);
     ask_machine(now, ask);
     if (must_dispatch()) dispatch(now, todo);

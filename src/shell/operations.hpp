@@ -38,6 +38,12 @@ void make_calls_here(keeper& k) noexcept CENOTE_EXCLUDES(k.lock);
 
 // acquire.cpp: one lease, for waiters of every kind.
 
+/// Notes the time of a waiter's arrival, from which its timeout counts.
+inline void arrive(detail::waiter& who, core::instant now) {
+    who.arrived = now;
+    if (who.timeout.count() >= 0)
+        who.deadline = std::min(who.deadline, core::after(now, who.timeout));
+}
 /// Requests a lease for `who`. True: it waits in line. False: it has a lease or an error.
 bool request_lease(keeper& k, core::instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock);
 /// In a full pool where only the line can change: puts `who` in line. False: nothing has changed.

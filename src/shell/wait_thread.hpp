@@ -35,9 +35,10 @@ public:
     /// Sleeps until notify(), or until `until`.
     woken sleep(core::instant until) noexcept {
         while (!is_done()) {
+            sleep_on(state_, asleep, until);
+            if (is_done()) break;
             bool late = until != core::never && std::chrono::steady_clock::now() >= until;
             if (late) return woken::late;
-            sleep_on(state_, asleep, until);
         }
         return woken::done;
     }

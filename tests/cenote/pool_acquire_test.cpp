@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/recorder.hpp"
 #include "support/server.hpp"
@@ -307,6 +308,57 @@ TEST(pool_acquire, fifo_spreads_the_work) {
     EXPECT_NE(used[0], used[2]);
     EXPECT_EQ(std::vector(used.begin(), used.begin() + 3),
               std::vector(used.begin() + 3, used.end()));
+}
+
+namespace {
+
+/// How often acquire() reads the clock.
+std::uint64_t reads_of_acquire(session_pool& pool) {
+    std::uint64_t before = support::clock_reads();
+    auto lease = pool.acquire();
+    return support::clock_reads() - before;
+}
+
+}  // namespace
+
+TEST(pool_acquire, reads_the_clock_once_at_the_keeper) {
+    session_pool pool{connector{server::start()}, {.order = cenote::order::fifo}};
+    (void)pool.acquire();
+    EXPECT_EQ(reads_of_acquire(pool), 1u) << "ready";
+    std::uint64_t before = support::clock_reads();
+    pool.acquire().give_back();
+    EXPECT_EQ(support::clock_reads() - before, 2u) << "with the release";
+}
+
+TEST(pool_acquire, reads_the_clock_once_if_it_waits) {
+    for (auto fairness : {cenote::fairness::strict, cenote::fairness::turns}) {
+        session_pool pool{connector{server::start()}, {.max = 1, .fairness = fairness}};
+        auto lease = pool.acquire();
+        auto first = std::async(std::launch::async, [&] { return reads_of_acquire(pool); });
+        lines_up(pool, 1);
+        auto second = std::async(std::launch::async, [&] { return reads_of_acquire(pool); });
+        lines_up(pool, 2);
+        lease.give_back();
+        EXPECT_EQ(first.get(), 1u) << "the line was empty";
+        EXPECT_EQ(second.get(), 1u) << "there was a line";
+    }
+}
+
+TEST(pool_acquire, ends_at_the_earlier_of_timeout_and_deadline) {
+    support::stopped_clock clock;
+    session_pool pool{connector{server::start()}, {.max = 1}};
+    auto lease = pool.acquire();
+    auto now = [] { return std::chrono::steady_clock::now(); };
+    auto expect_end_in_20ms = [&](const cenote::acquire_options& how) {
+        std::error_code error;
+        std::thread waits([&] { (void)pool.acquire(how, error); });
+        lines_up(pool, 1);
+        clock.advance(20ms);
+        waits.join();
+        EXPECT_EQ(error, cenote::errc::timed_out);
+    };
+    expect_end_in_20ms({.timeout = 20ms, .deadline = now() + 1h});
+    expect_end_in_20ms({.timeout = 1h, .deadline = now() + 20ms});
 }
 
 TEST(pool_with, returns_what_the_function_returns) {

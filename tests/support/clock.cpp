@@ -37,6 +37,7 @@ constexpr int poll_slice_milliseconds = 1;
 std::atomic<std::int64_t> stopped_at{-1};  // what the clock shows; -1: it runs
 std::atomic<std::int64_t> ahead{0};        // of the machine's, when it runs
 std::atomic<std::int64_t> suspended{0};
+constinit thread_local std::uint64_t reads_here = 0;
 
 }  // namespace
 
@@ -155,11 +156,17 @@ long wait_on_futex(const long (&a)[6], std::int64_t until) {
 extern "C" {
 
 std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv();
-std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv() { return steady_now(); }
+std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv() {
+    ++reads_here;
+    return steady_now();
+}
 
 /// cenote::shell::read_clock(), which reads the processor's counter.
 std::int64_t __wrap__ZN6cenote5shell10read_clockEv();
-std::int64_t __wrap__ZN6cenote5shell10read_clockEv() { return steady_now(); }
+std::int64_t __wrap__ZN6cenote5shell10read_clockEv() {
+    ++reads_here;
+    return steady_now();
+}
 
 int __wrap_clock_gettime(clockid_t which, timespec* at);
 int __wrap_clock_gettime(clockid_t which, timespec* at) {
@@ -242,6 +249,8 @@ void stopped_clock::advance(nanoseconds by) {
     stopped_at += by.count();
     all_sleepers().wake_all();
 }
+
+std::uint64_t clock_reads() { return reads_here; }
 
 void suspend_system(nanoseconds time) { suspended += time.count(); }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace support {
 
@@ -24,6 +25,9 @@ public:
 
     void advance(std::chrono::nanoseconds by);
 };
+
+/// How often this thread has read the steady clock, in the library or in the test.
+std::uint64_t clock_reads();
 
 /// Advances the time since boot, but not the steady clock, as a suspended system does.
 void suspend_system(std::chrono::nanoseconds time);

@@ -29,10 +29,17 @@ using instant = std::chrono::steady_clock::time_point;
 
 /// An acquire by a thread.
 struct acquire_request {
-    instant deadline{};
+    std::chrono::nanoseconds timeout{-1};  // as in wait_request
+    instant deadline = no_deadline;
     std::stop_token stop{};
     std::source_location site{};
     lease_terms terms{};
+};
+
+/// Why an acquire by a thread got nothing.
+struct refusal {
+    errc error{};
+    instant since{};  // when the caller came
 };
 
 /// All operations on one pool. The one derived class is the keeper (src/shell/keeper.hpp), which
@@ -78,14 +85,14 @@ public:
 
     /// Waits for a lease. Null: `why` is the reason. Throws std::bad_alloc, and std::system_error
     /// if the pool's first thread cannot be started.
-    resource* acquire(const acquire_request& request, errc& why);
+    resource* acquire(const acquire_request& request, refusal& why);
     /// A lease if a resource is ready. `holder`: as for take().
     resource* try_acquire(std::source_location site, const lease_terms& terms,
                           std::uint64_t holder);
     /// Throws std::invalid_argument if `count` is not between 1 and the maximum.
     void check_count(std::size_t count) const;
     /// Fills all of `into` and returns true, or nothing.
-    bool acquire_many(const acquire_request& request, std::span<resource*> into, errc& why);
+    bool acquire_many(const acquire_request& request, std::span<resource*> into, refusal& why);
     /// Ends a lease that the borrower was granted but could not use.
     void put_unused(resource* r) noexcept {
         r->state = condition::unused;
@@ -97,7 +104,7 @@ public:
     std::unique_ptr<resource> detach(resource* r) noexcept;
     /// Throws the exception for `why`, with an explaining text. `queues`: whether the caller would
     /// have waited for other leases to end.
-    [[noreturn]] void fail(errc why, instant since, bool queues = true, std::size_t wanted = 1);
+    [[noreturn]] void fail(const refusal& why, bool queues = true, std::size_t wanted = 1);
     /// Tells observers of a refusal.
     void report_refusal(errc why) noexcept;
 
@@ -130,30 +137,23 @@ public:
                 .rank = o.priority,
                 .queues = o.queue};
     }
-    /// The earlier one of `timeout` (or options::acquire_timeout) and `deadline`.
-    instant deadline_of(const acquire_options& o) const noexcept {
-        if (!o.deadline) return deadline_after(o.timeout.value_or(acquire_timeout_));
-        return o.timeout ? std::min(*o.deadline, deadline_after(*o.timeout)) : *o.deadline;
+    /// As in wait_request: options::acquire_timeout unless the acquire has limits of its own.
+    std::chrono::nanoseconds timeout_of(const acquire_options& o) const noexcept {
+        constexpr std::chrono::nanoseconds at_once{0};
+        constexpr std::chrono::nanoseconds until_deadline{-1};
+        if (o.deadline && !o.timeout) return until_deadline;
+        return std::max(o.timeout.value_or(acquire_timeout_), at_once);
+    }
+    static instant deadline_of(const acquire_options& o) noexcept {
+        return o.deadline.value_or(no_deadline);
     }
     wait_request request_of(const acquire_options& o, std::source_location site) noexcept {
-        constexpr std::chrono::nanoseconds none{0};
-        wait_request r{
-            this,  wait_target::lease, o.timeout.value_or(acquire_timeout_), {}, site, terms_of(o),
-            o.stop};
-        if (!o.deadline) {
-            r.timeout = std::max(r.timeout, none);
-        } else {
-            r.timeout = std::chrono::nanoseconds{-1};
-            r.deadline = deadline_of(o);
-        }
-        return r;
+        return {this, wait_target::lease, timeout_of(o), deadline_of(o), site, terms_of(o), o.stop};
     }
     wait_request request_of(std::source_location site) noexcept {
-        return {this, wait_target::lease, acquire_timeout_, {}, site};
+        return {this, wait_target::lease, acquire_timeout_, no_deadline, site};
     }
     instant now() const noexcept;
-    instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
-    instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
     std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
 
     // The whole pool: what pool and pool_control offer (control.cpp, close.cpp, inspect.cpp).

@@ -32,12 +32,14 @@ struct lease_terms {
     bool queues = true;  // acquire_options::queue
 };
 
+inline constexpr auto no_deadline = std::chrono::steady_clock::time_point::max();
+
 /// A request by a coroutine or an Asio operation. Trivial: g++ 12 destroys other aggregates twice
 /// when they are arguments in a co_await expression.
 struct wait_request {
     gate* from;
     wait_target what;
-    std::chrono::nanoseconds timeout;  // negative: `deadline` counts instead
+    std::chrono::nanoseconds timeout;  // from the arrival; negative: only `deadline` counts
     std::chrono::steady_clock::time_point deadline;
     std::source_location site;
     lease_terms terms = {};
@@ -81,8 +83,8 @@ public:
     std::uint64_t holder = 0;  // the number of the thread that waits; 0: none does
     std::size_t left = 0;      // with `drained`: leases still out
 
-    std::chrono::steady_clock::time_point deadline{};
-    std::chrono::nanoseconds timeout{-1};  // not negative: sets the deadline when the wait begins
+    std::chrono::steady_clock::time_point deadline = no_deadline;
+    std::chrono::nanoseconds timeout{-1};  // not negative: limits the deadline on arrival
     std::uint64_t place = nowhere;         // in the line: a core::waiter_id
 
 protected:
