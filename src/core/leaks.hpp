@@ -84,7 +84,8 @@ private:
     };
 
     instant limit_ends(instant since, duration limit) const {
-        return after(since, limit == duration::zero() ? limit_ : limit);
+        if (limit == duration::zero()) limit = limit_;
+        return after(since, limit);
     }
 
     duration limit_;

@@ -207,7 +207,7 @@ private:
 [[gnu::always_inline]] inline const waiter& line::leave_first() {
     ensure(head_ != none, "the line has a head");
     node& n = get(head_);
-    queue& q = queue_of(n.who);
+    queue& q = queues_.data()[static_cast<std::size_t>(n.who.rank)];  // join() checked the rank
     std::uint32_t left = head_;
     std::uint32_t next = n.next;
     // Usually there is another one in the same queue, and no other queue, nor any other deadline.
@@ -216,6 +216,8 @@ private:
     node& m = get(next);
     m.previous = none;
     q.head = head_ = next;
+    // The next head, for the next call.
+    __builtin_prefetch(&get(m.next == none ? next : m.next));
     if (n.deadline != timing::none) {
         if (m.deadline != timing::in_order) [[unlikely]]
             return find_timed(q, next), let_go(left);

@@ -19,9 +19,9 @@ namespace cenote::core {
     if (!is_express(now) || line_.empty() || !line_.has_room()) return false;
     if (line_.size() >= settings_.line_max) return false;
     if (slots_.aside() > 0 && !stays_behind_head(who)) return false;
-    ++acquires_;
     if (who.ticket == 0) who.ticket = ++last_ticket_;
     id = line_.join(who);
+    ++acquires_;
     return true;
 }
 
@@ -35,6 +35,8 @@ namespace cenote::core {
     if (slots_.aside() > 0) return false;
     slot& s = slots_[id];
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
+    const waiter& w = line_.leave_first();
+    to = w.cookie;
     ++passed_on_;
     s.owes = owes;
     s.uses += uses + 1;
@@ -45,8 +47,6 @@ namespace cenote::core {
     releases_.note(now);
     circuit_.count_success(now);
     note_idle(now, s);
-    const waiter& w = line_.leave_first();
-    to = w.cookie;
     wait_.record(now - w.arrived);
     begin_turn(now, s, w.is_thread, w.rank);
     if (held) hold_.record(*held);

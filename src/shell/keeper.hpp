@@ -158,7 +158,9 @@ public:
 
     // Connector calls.
 
-    bool has_jobs() const CENOTE_REQUIRES(lock) { return jobs_waiting() > 0; }
+    bool has_jobs() const CENOTE_REQUIRES(lock) {
+        return calls.waiting() > 0 || events.needs_delivery();
+    }
     std::size_t jobs_waiting() const CENOTE_REQUIRES(lock) {
         return calls.waiting() + (events.needs_delivery() ? 1 : 0);
     }

@@ -1,5 +1,7 @@
 // How a lease ends: directly, where the machine need not settle, or with a request to the machine.
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -94,6 +96,12 @@ struct passed {
     k.granted(now, r, borrower_of(w));
 }
 
+/// The lines of a waiter that its grant will use: they are cold after a long wait.
+inline void prefetch_waiter(std::uint64_t cookie) {
+    const auto* at = std::bit_cast<const std::byte*>(cookie);
+    for (std::ptrdiff_t offset : {0, 64, 128}) __builtin_prefetch(at + offset);
+}
+
 /// In a full pool where only the line can change: the resource goes to the head of the line, or is
 /// set aside for this thread.
 passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
@@ -108,6 +116,7 @@ passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     std::uint64_t uses = k.leases.uses_since(r);
     if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), r->owes, cookie))
         return {};
+    prefetch_waiter(k.machine.head_cookie());
     auto* w = std::bit_cast<detail::waiter*>(cookie);
     w->error = {};
     w->got = r;

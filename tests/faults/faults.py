@@ -256,7 +256,7 @@ FAULTS = (
     ("express_overfills_the_line", "Express lets more wait than line_max.",
      (EXPRESS, "if («line_.size() >= settings_.line_max») return false;", "false")),
     ("express_forgets_what_becomes_idle", "Express does not note when its resource is due.",
-     (EXPRESS, "«note_idle(now, s);» const waiter& w", "")),
+     (EXPRESS, "«note_idle(now, s);» wait_.record(now - w.arrived)", "")),
     ("express_lets_all_callers_wait", "Express lets callers wait that must be refused.",
      (MACHINE, "if («plain») { waiter w = waiter_of(now, who);", "true"),
      (EXPRESS, "if («who.deadline <= now») return false;", "false")),
@@ -511,7 +511,7 @@ FAULTS = (
     ("leak_is_the_last_ones", "A lease inherits the report of the one before.",
      (LEAKS, "if («s.number != found.number»)", "false")),
     ("own_leak_limit_ignored", "A lease's own limit does not count.",
-     (LEAKS, "after(since, «limit == duration::zero()» ? limit_ : limit)", "true")),
+     (LEAKS, "if («limit == duration::zero()») limit = limit_;", "true")),
 )
 
 # Changes that must make no difference.

@@ -186,6 +186,7 @@ private:
         using kept =
             std::conditional_t<std::is_nothrow_copy_constructible_v<Resume>, Resume, Resume&>;
         kept resumer(resume);
+        __builtin_prefetch(frame_);  // cold after a long wait, and resumed soon
         resumer(handle());
         // Otherwise *this is gone.
         if (notifying_here == this)
