@@ -67,12 +67,16 @@ template <class Lend>
         keeper::changing bracket(k.sequence);
         core::slot_id id = core::no_slot;
         if (!lend(now, id)) return false;
+        // If the resource is unfit, the waiter goes to its place in line.
+        if (k.has_before_acquire()) draw_ticket(k.machine, now, who);
         who.got = k.calls.in(id);
         who.error = {};
         k.granted(now, who.got, borrower_of(who));
         rearm = k.must_rearm_timer();
     }
-    who.process.store(detail::no_process, std::memory_order_relaxed);
+    bool pending = k.needs_before_acquire(who);
+    who.process.store(pending ? detail::this_process : detail::no_process,
+                      std::memory_order_relaxed);
     if (rearm) [[unlikely]]
         k.enter([](instant) noexcept {});  // the lease keeps the keeper alive
     return true;
@@ -82,7 +86,7 @@ template <class Lend>
 
 bool lend_at_once(keeper& k, detail::waiter& who) noexcept {
     bool plain = who.what == detail::wait_target::lease && who.ticket == 0 && !who.wants_several &&
-                 !k.has_before_acquire();
+                 !(who.asynchronous && k.before_acquire_may_block());
     // What is on the shelf is lent first, by request_lease().
     return plain && lend_directly(k, who, [&](instant now, core::slot_id& id) {
                k.lock.is_held();
@@ -95,7 +99,7 @@ bool lend_at_once(keeper& k, detail::waiter& who) noexcept {
 /// Turns: lends a thread the resource that was set aside for it (core/machine_turns.cpp). False:
 /// nothing has changed. The first look needs no lock: the thread sees what it has set aside itself.
 CENOTE_UNCHECKED_LOCKING static bool claim(keeper& k, detail::waiter& who) noexcept {
-    bool plain = k.machine.has_aside() && who.ticket == 0 && !k.has_before_acquire();
+    bool plain = k.machine.has_aside() && who.ticket == 0;
     return plain && lend_directly(k, who, [&](instant now, core::slot_id& id) {
                k.lock.is_held();
                return k.machine.claim(now, who.holder, who.wants.rank, id);

@@ -163,7 +163,8 @@ bool gate::begin_wait(waiter& who) {
     keeper& k = keeper_of(this);
     k.ensure_ready();
     bool joins = has_waiters();
-    if (joins ? shell::join_line(k, who) : shell::lend_at_once(k, who)) return joins;
+    if (joins ? shell::join_line(k, who) : shell::lend_at_once(k, who))
+        return joins || (k.needs_before_acquire(who) && shell::check_at_once(k, who));
     return shell::begin_wait_slowly(k, who);
 }
 

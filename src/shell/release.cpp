@@ -16,8 +16,59 @@ using detail::resource;
 
 namespace {
 
-// Direct ends. They apply to clean leases, also to those that owe a reset. False: nothing has
-// changed.
+bool is_reusable(core::condition how) {
+    return how == core::condition::clean || how == core::condition::owing;
+}
+
+/// How the machine is told of a lease's end.
+core::condition condition_of(const resource* r, bool unused) {
+    using core::condition;
+    auto how = static_cast<condition>(r->state);
+    if (unused && how == condition::dirty) return condition::dirty_unused;
+    if (r->owes && how == condition::clean) return condition::owing;
+    if (r->owes && how == condition::unused) return condition::owing_unused;
+    return how;
+}
+
+/// The number of the thread that returns `r`, if it may also have acquired `r`; else 0. The machine
+/// knows whether it lent to a thread or to a coroutine, but not of leases from the shelf. After a
+/// move of the lease the thread is unknown.
+std::uint64_t thread_that_returns(const keeper& k, const resource* r) CENOTE_REQUIRES(k.lock) {
+    std::uint64_t holder = r->seen->holder.load(std::memory_order_relaxed);
+    std::uint64_t me = detail::this_thread();
+    bool moved = holder == 0 && k.leases.uses_since(r) == 0;
+    return holder == me || moved ? me : 0;
+}
+
+// A full request.
+
+void tell_machine(keeper& k, instant now, resource* r, core::condition how,
+                  const std::exception_ptr& cause) CENOTE_REQUIRES(k.lock) {
+    std::optional<core::duration> held = lease_ledger::held(now, r);
+    const core::slot& s = k.machine.look(r->slot);
+    if (cause != nullptr) k.opens.begin_answer(cause, s.resource);
+    // The machine must be told of the end of a trial.
+    bool plain = is_reusable(how) && !s.trial;
+    if (!plain || !k.lane.put(now, r)) {
+        std::uint64_t thread = k.takes_turns ? thread_that_returns(k, r) : 0;
+        return k.return_to_machine(now, r, how, held, thread);
+    }
+    if (held) k.machine.note_hold(*held);
+}
+
+/// Not inlined: it needs room on the stack.
+[[gnu::noinline]] void end_lease(keeper& k, resource* r, core::condition how,
+                                 const std::exception_ptr& cause) noexcept CENOTE_EXCLUDES(k.lock) {
+    k.enter([&](instant now)
+                CENOTE_REQUIRES(k.lock) noexcept { tell_machine(k, now, r, how, cause); });
+}
+
+[[gnu::noinline]] void end_clean_lease(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
+    end_lease(k, r, condition_of(r, false), nullptr);
+}
+
+// Direct ends. They apply to clean leases, also to those that owe a reset. Where they are not
+// possible, nothing has changed, and a full request follows.
 
 /// Leases from before a recall, queued jobs and undelivered reports need a full request.
 [[gnu::always_inline]] inline bool may_end_directly(const keeper& k) CENOTE_REQUIRES(k.lock) {
@@ -52,22 +103,14 @@ template <class Give>
 }
 
 /// In a calm pool: the resource becomes idle.
-[[gnu::noinline]] bool put_back(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
-    return end_directly(k, r, [&](instant now) {
+[[gnu::noinline]] void put_back(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
+    bool done = end_directly(k, r, [&](instant now) {
         k.lock.is_held();
         return !k.lane.is_open() && k.machine.put_back(now, r->slot, k.leases.uses_since(r),
                                                        lease_ledger::held(now, r), r->owes);
     });
-}
-
-/// The number of the thread that returns `r`, if it may also have acquired `r`; else 0. The machine
-/// knows whether it lent to a thread or to a coroutine, but not of leases from the shelf. After a
-/// move of the lease the thread is unknown.
-std::uint64_t thread_that_returns(const keeper& k, const resource* r) CENOTE_REQUIRES(k.lock) {
-    std::uint64_t holder = r->seen->holder.load(std::memory_order_relaxed);
-    std::uint64_t me = detail::this_thread();
-    bool moved = holder == 0 && k.leases.uses_since(r) == 0;
-    return holder == me || moved ? me : 0;
+    if (!done) [[unlikely]]
+        end_clean_lease(k, r);
 }
 
 /// What a direct end did.
@@ -106,12 +149,14 @@ inline void prefetch_waiter(std::uint64_t cookie) {
 /// set aside for this thread.
 passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     pool_guard here(k.lock);
-    if (!may_end_directly(k) || k.has_before_acquire()) return {};
+    if (!may_end_directly(k)) return {};
     instant now = k.now_in_order();
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
     if (k.machine.has_thread_at_head()) [[unlikely]] {
         if (passed aside = set_aside(k, now, r); aside.aside) return aside;
+    } else if (k.before_acquire_may_block()) [[unlikely]] {
+        return {};  // a worker has to check the lease
     }
     std::uint64_t uses = k.leases.uses_since(r);
     if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), r->owes, cookie))
@@ -127,51 +172,32 @@ passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     return {.to = w, .rearm = rearm};
 }
 
-[[gnu::noinline]] bool pass_on_and_notify(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
+/// A coroutine or an operation whose lease before_acquire has to check. Until it is notified, its
+/// lease keeps the keeper. Not inlined: it needs room on the stack.
+[[gnu::noinline]] void check_and_notify(keeper& k, detail::waiter& who) noexcept
+    CENOTE_EXCLUDES(k.lock) {
+    pending_actions todo;
+    todo.to_notify.add(who);
+    k.carry_out(todo);
+}
+
+[[gnu::noinline]] void pass_on_and_notify(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
-    if (p.to != nullptr) {
+    if (p.to == nullptr) {
+        if (!p.aside) return end_clean_lease(k, r);
+    } else if (k.needs_before_acquire(*p.to)) {
+        check_and_notify(k, *p.to);
+    } else {
         p.to->process.store(detail::no_process, std::memory_order_relaxed);
         p.to->notify();  // from here on the keeper may be gone
-    } else if (!p.aside) {
-        return false;
     }
     if (p.rearm) [[unlikely]]
         rearm_and_drop(k);
-    return true;
 }
 
-inline bool release_at_once(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
+/// Ends a clean lease.
+inline void release_clean(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     return k.has_waiters() ? pass_on_and_notify(k, r) : put_back(k, r);
-}
-
-// Full requests.
-
-bool is_reusable(core::condition how) {
-    return how == core::condition::clean || how == core::condition::owing;
-}
-
-/// How the machine is told of a lease's end.
-core::condition condition_of(const resource* r, bool unused) {
-    using core::condition;
-    auto how = static_cast<condition>(r->state);
-    if (unused && how == condition::dirty) return condition::dirty_unused;
-    if (r->owes && how == condition::clean) return condition::owing;
-    if (r->owes && how == condition::unused) return condition::owing_unused;
-    return how;
-}
-
-void end_lease(keeper& k, instant now, resource* r, core::condition how,
-               const std::exception_ptr& cause) CENOTE_REQUIRES(k.lock) {
-    std::optional<core::duration> held = lease_ledger::held(now, r);
-    const core::slot& s = k.machine.look(r->slot);
-    if (cause != nullptr) k.opens.begin_answer(cause, s.resource);
-    // The machine must be told of the end of a trial.
-    bool plain = is_reusable(how) && !s.trial;
-    if (!plain || !k.lane.put(now, r)) {
-        std::uint64_t thread = k.takes_turns ? thread_that_returns(k, r) : 0;
-        return k.return_to_machine(now, r, how, held, thread);
-    }
-    if (held) k.machine.note_hold(*held);
 }
 
 // before_release.
@@ -253,7 +279,7 @@ using shell::keeper_of;
 void gate::release(resource* r) noexcept {
     if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
     bool plain = r->state == condition::clean && !has_before_release_ && !shell::is_foreign(r);
-    if (!plain || !shell::release_at_once(keeper_of(this), r)) release_slowly(r, nullptr);
+    return plain ? shell::release_clean(keeper_of(this), r) : release_slowly(r, nullptr);
 }
 
 /// Not inlined: it needs room on the stack.
@@ -266,15 +292,13 @@ void gate::release(resource* r) noexcept {
         if (cause == nullptr) cause = std::move(thrown);
     }
     if (shell::is_foreign(r)) return shell::forsake(r);
-    // Without before_release, put() and release() have tried the shelf and the direct ends.
+    // Without before_release, put() and release() have tried this.
     bool may_put = has_before_release_ && (!r->owes || shelf_.accepts_owing());  // shelf: rule 4
     if (may_put && put_on_shelf(r)) return;
     core::condition how = shell::condition_of(r, unused);
     r->state = condition::clean;
-    bool direct = shell::is_reusable(how) && has_before_release_;
-    if (direct && shell::release_at_once(k, r)) return;
-    k.enter([&](instant now)
-                CENOTE_REQUIRES(k.lock) noexcept { shell::end_lease(k, now, r, how, cause); });
+    if (has_before_release_ && shell::is_reusable(how)) return shell::release_clean(k, r);
+    shell::end_lease(k, r, how, cause);
 }
 
 void gate::discard(resource* r, const std::exception_ptr& cause) noexcept {
