@@ -1,18 +1,14 @@
-// Connector calls as coroutines on an executor, and the timer there.
+// The turns of a pool on an executor, and the timer there.
 #include "shell/work_asio.hpp"
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <utility>
 
 #include "cenote/detail/process.hpp"
+#include "shell/asio_call.hpp"
 #include "shell/asio_context.hpp"
 #include "shell/operations.hpp"
 
@@ -27,23 +23,6 @@ namespace {
 
 /// A turn with more steps than this lets other handlers of its loop run first.
 constexpr int steps_per_turn = 64;
-
-/// The workplace for which this thread is posting something.
-constinit thread_local const work_asio* posting_for = nullptr;
-
-/// Posts something to the executor. False: there was no memory for it.
-template <class Post>
-bool try_post(const work_asio& place, Post post) noexcept {
-    const work_asio* outer = std::exchange(posting_for, &place);
-    bool posted = true;
-    try {
-        post();
-    } catch (const std::exception&) {
-        posted = false;
-    }
-    posting_for = outer;
-    return posted;
-}
 
 }  // namespace
 
@@ -82,114 +61,6 @@ private:
     step what_;
     detail::process_number process_ = detail::this_process;
 };
-
-/// A connector call in flight. Its coroutine and the thread that cancels it share it. Ends once.
-class work_asio::running_call : public std::enable_shared_from_this<running_call> {
-public:
-    running_call(work_asio& place, const job& j, const asio::any_io_executor& where)
-        : place_(place), job_(j), connector_(j.by), strand_(asio::make_strand(where)) {}
-
-    void start() {
-        if (job_.is_orphans()) expire_after(place_.close_timeout_);
-        asio::co_spawn(strand_, perform(shared_from_this()),
-                       asio::bind_cancellation_slot(
-                           stop_.slot(), asio::bind_executor(strand_, ending(shared_from_this()))));
-    }
-
-    /// From any thread. Without memory for it the call goes on until it ends by itself.
-    void cancel() noexcept {
-        try_post(place_, [&] { asio::post(strand_, [me = shared_from_this()] { me->emit(); }); });
-    }
-    /// On the strand.
-    void emit() {
-        if (!ended_) stop_.emit(asio::cancellation_type::terminal);
-    }
-
-    void end() noexcept;
-    void fail(std::exception_ptr why) noexcept {
-        error_ = std::move(why);
-        end();
-    }
-
-    bool is(core::slot_id slot, std::uint64_t call) const {
-        return job_.slot == slot && job_.call == call && !is_foreign();
-    }
-    bool is_foreign() const { return job_.process != detail::this_process; }
-
-    // In the list of calls, under the keeper's lock.
-    bool abandoned = false;
-    bool canceled = false;
-    running_call* next = nullptr;
-
-private:
-    /// Runs when the coroutine has ended. If this is dropped, the coroutine was dropped, too.
-    class ending {
-    public:
-        explicit ending(std::shared_ptr<running_call> of) noexcept : of_(std::move(of)) {}
-        ending(ending&&) noexcept = default;
-        ending& operator=(ending&&) = delete;
-        ~ending() {
-            if (of_ == nullptr) return;
-            if (posting_for != &of_->place_) of_->place_.dropped();
-            of_->fail(of_->place_.dropped_error_);
-        }
-        void operator()(const std::exception_ptr&) { std::exchange(of_, nullptr)->end(); }
-
-    private:
-        std::shared_ptr<running_call> of_;
-    };
-
-    static asio::awaitable<void> perform(std::shared_ptr<running_call> me);
-
-    /// For an orphan, for which the machine has no timeout.
-    void expire_after(core::duration time) {
-        expiry_.emplace(strand_, core::after(std::chrono::steady_clock::now(), time));
-        expiry_->async_wait([me = shared_from_this()](const boost::system::error_code& early) {
-            if (!early) me->emit();
-        });
-    }
-
-    work_asio& place_;
-    const job job_;
-    const detail::connector_ref connector_;  // the call's frame may end after the answer
-    asio::strand<asio::any_io_executor> strand_;
-    std::optional<asio::steady_timer> expiry_;
-    asio::cancellation_signal stop_;
-    bool ended_ = false;
-    bool well_ = true;
-    std::exception_ptr error_;
-    std::unique_ptr<detail::resource> opened_;
-};
-
-asio::awaitable<void> work_asio::running_call::perform(std::shared_ptr<running_call> me) {
-    auto& connector = static_cast<detail::async_connector&>(*me->connector_);
-    try {
-        switch (me->job_.which) {
-            case core::verb::open: me->opened_ = co_await connector.open(); break;
-            case core::verb::probe: me->well_ = co_await connector.probe(me->job_.on); break;
-            case core::verb::reset: me->well_ = co_await connector.reset(me->job_.on); break;
-            case core::verb::close: me->well_ = co_await connector.close(me->job_.on); break;
-        }
-    } catch (...) {
-        me->error_ = std::current_exception();
-    }
-}
-
-void work_asio::running_call::end() noexcept {
-    if (std::exchange(ended_, true)) return;
-    expiry_.reset();
-    {
-        pool_guard lock(place_.home_.lock);
-        for (running_call** at = &place_.calls_; *at != nullptr; at = &(*at)->next) {
-            if (*at != this) continue;
-            *at = next;
-            break;
-        }
-    }
-    keeper& home = place_.home_;
-    finish(home, job_, well_ && error_ == nullptr, error_, std::move(opened_));
-    home.drop_ref();
-}
 
 // The workplace.
 
