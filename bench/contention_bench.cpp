@@ -83,6 +83,10 @@ const std::vector<std::string> all_peers{textbook, semaphore,   soci_,    poco,
 workload long_holds(const peer_processes& peers) {
     workload w = contended(32, options{}.fairness, asleep, 0, peers);
     w.about = "32 threads on 4 resources, each held for 100 µs asleep, like a network round trip";
+    auto strict = std::make_shared<cenote_pool>(resources, options{.fairness = fairness::strict});
+    w.subjects.insert(
+        w.subjects.begin() + 1,
+        {"cenote, strict", [=](double s) { return run_contended(*strict, 32, s, asleep.spend); }});
     w.goals = {
         {"throughput, cenote / the best", goal::bound::at_least, 0.95,
          ratio_to_best("cenote", all_peers, "cycles", best::largest)},

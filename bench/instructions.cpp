@@ -71,6 +71,7 @@ workload instructions(const std::string& self) {
     add.operator()<cenote_pool>("cenote");
     for_each_peer(add);
     w.goals = {
+        {"cenote", goal::bound::at_most, 105, value_of("cenote", "instructions")},
         {"cenote / textbook", goal::bound::at_most, 1, ratio("cenote", textbook, "instructions")}};
     return w;
 }

@@ -231,11 +231,19 @@ workload queries(const peer_processes& peers) {
     for (const char* one : {"cenote, libpq", "cenote, libpq, bounded"})
         w.goals.push_back(
             {std::string(one) + " / by hand", at_least, 0.98, ratio(one, "by hand", "queries")});
-    for (const char* one :
-         {"cenote, libpq", "cenote, libpq, strict", "cenote, libpq, bounded", "cenote, threads",
-          "cenote, threads, bounded", "cenote, default", "cenote, coroutines"})
-        w.goals.push_back({std::string(one) + " / the best peer", at_least, 1,
+    auto beats = [&](const char* one, double factor) {
+        w.goals.push_back({std::string(one) + " / the best peer", at_least, factor,
                            ratio_to_best(one, names, "queries", best::largest)});
+    };
+    beats("cenote, libpq", 1);
+    w.goals.push_back({"longest wait, cenote, libpq / the best peer", at_most, 0.25,
+                       ratio_to_leader("cenote, libpq", names, "queries", "wait longest")});
+    w.goals.push_back({"least / most served, cenote, libpq", at_least, 0.8,
+                       value_of("cenote, libpq", "least/most")});
+    beats("cenote, coroutines", 0.95);
+    for (const char* one : {"cenote, libpq, bounded", "cenote, threads", "cenote, threads, bounded",
+                            "cenote, default"})
+        beats(one, 1);
     w.goals.push_back({"cenote, threads / PgBouncer, unpooled", at_least, 1,
                        ratio("cenote, threads", "PgBouncer, unpooled", "queries")});
     return w;

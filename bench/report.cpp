@@ -116,6 +116,30 @@ judged ratio_to_best(std::string one, std::vector<std::string> others, std::stri
     };
 }
 
+judged ratio_to_leader(std::string one, std::vector<std::string> others, std::string lead,
+                       std::string metric) {
+    return [=](const workload& w, const repetitions& all) -> std::optional<spread> {
+        auto index = index_of(w, one);
+        if (!index) return std::nullopt;
+        std::vector<double> values = column(all, *index, metric);
+        std::vector<double> leads(values.size(), nan);
+        std::vector<double> divisors(values.size(), nan);
+        for (const std::string& other : others) {
+            auto found = index_of(w, other);
+            if (!found) continue;
+            std::vector<double> its_lead = column(all, *found, lead);
+            std::vector<double> its = column(all, *found, metric);
+            for (std::size_t i = 0; i < its.size(); ++i) {
+                if (std::isnan(its_lead[i]) || its_lead[i] <= leads[i]) continue;
+                leads[i] = its_lead[i];
+                divisors[i] = its[i];
+            }
+        }
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] /= divisors[i];
+        return known_spread(values);
+    };
+}
+
 judged unevenness(std::string metric) {
     return [=](const workload& w, const repetitions& all) -> std::optional<spread> {
         std::vector<double> best;

@@ -82,6 +82,10 @@ judged ratio(std::string one, std::string other, std::string metric);
 enum class best { largest, smallest };
 judged ratio_to_best(std::string one, std::vector<std::string> others, std::string metric,
                      best which);
+/// `metric` of `one` divided by that of the available one of `others` whose `lead` is the largest,
+/// by repetition.
+judged ratio_to_leader(std::string one, std::vector<std::string> others, std::string lead,
+                       std::string metric);
 /// The largest of all subjects' best times divided by the smallest one.
 judged unevenness(std::string metric);
 
