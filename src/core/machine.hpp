@@ -241,9 +241,9 @@ public:
     bool set_aside(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                    bool owes, std::uint64_t thread);
     /// Without it set_aside() refuses.
+    bool has_thread_at_head() const { return !line_.empty() && line_.first().is_thread; }
     /// The cookie of the head. Requires a waiter.
     std::uint64_t head_cookie() const { return line_.first().cookie; }
-    bool has_thread_at_head() const { return !line_.empty() && line_.first().is_thread; }
     /// `thread` takes the resource that is set aside for it.
     bool claim(instant now, std::uint64_t thread, priority rank, slot_id& id);
     /// Whether any resource is set aside. A hint when called without the lock.
