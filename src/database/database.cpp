@@ -8,6 +8,7 @@
 #include "database/operation.hpp"
 #include "database/scope_connection.hpp"
 #include "database/server.hpp"
+#include "database/statement_task.hpp"
 #include "database/topology.hpp"
 
 namespace cenote {
@@ -103,33 +104,47 @@ asio::awaitable<cenote::transaction> async_begin(std::shared_ptr<scope_connectio
 
 // Statements.
 
+std::shared_ptr<scope_connection> executor::run(task& what, std::string_view text,
+                                                std::span<const sql::parameter> values,
+                                                const call& as) {
+    operation o(connection(as), what, text, values, as.idempotent);
+    drive(o);
+    return o.on();
+}
+
+asio::awaitable<std::shared_ptr<scope_connection>> executor::async_run(
+    std::shared_ptr<executor> by, task* what, const sql::bound_statement* with, call as) {
+    operation o(by->connection(as), *what, with->text(), with->parameters(), as.idempotent);
+    co_await async_drive(&o);
+    co_return o.on();
+}
+
 sql::result executor::execute(std::string_view text, std::span<const sql::parameter> values,
                               const call& as) {
-    operation o(connection(as), operation::kind::execute, text, values, as.idempotent);
-    drive(o);
-    return o.result();
+    execution all;
+    run(all, text, values, as);
+    return all.take();
 }
 
 asio::awaitable<sql::result> executor::async_execute(std::shared_ptr<executor> by,
                                                      sql::bound_statement what, call as) {
-    operation o(by->connection(as), operation::kind::execute, what.text(), what.parameters(),
-                as.idempotent);
-    co_await async_drive(&o);
-    co_return o.result();
+    execution all;
+    co_await async_run(std::move(by), &all, &what, as);
+    co_return all.take();
 }
 
 sql::cursor executor::stream(std::string_view text, std::span<const sql::parameter> values,
                              const call& as) {
-    operation o(connection(as), operation::kind::stream, text, values);
-    drive(o);
-    return o.rows();
+    streaming rows;
+    std::shared_ptr<scope_connection> on = run(rows, text, values, as);
+    return on->keep(rows.take());
 }
 
 asio::awaitable<sql::cursor> executor::async_stream(std::shared_ptr<executor> by,
                                                     sql::bound_statement what, call as) {
-    operation o(by->connection(as), operation::kind::stream, what.text(), what.parameters());
-    co_await async_drive(&o);
-    co_return o.rows();
+    streaming rows;
+    std::shared_ptr<scope_connection> on = co_await async_run(std::move(by), &rows, &what, as);
+    co_return on->keep(rows.take());
 }
 
 }  // namespace database_detail

@@ -13,7 +13,7 @@ need operation::next() {
         if (position_ < list_.size()) {
             text_ = list_[position_++];
             values_ = {};
-            return need::result;
+            return need::statement;
         }
         switch (stage_) {
             case stage::check: stage_ = check(); break;
@@ -74,11 +74,10 @@ operation::stage operation::check() {
 /// What the operation is for.
 need operation::run() {
     switch (what_) {
-        case kind::execute:
-        case kind::stream:
+        case kind::task:
             text_ = statement_->text();
             values_ = statement_->values();
-            return what_ == kind::stream ? need::rows : need::result;
+            return need::task;
         case kind::begin: queue(on_->statements_to_begin(how_)); break;
         case kind::nest: queue(on_->statements_to_nest()); break;
         case kind::commit: queue(on_->statements_to_commit()); break;
@@ -89,11 +88,12 @@ need operation::run() {
 
 void operation::finish() {
     switch (what_) {
-        case kind::execute: on_->note_success(); break;
+        case kind::task:
+            if (task_->completes_statement()) on_->note_success();
+            break;
         case kind::begin: which_ = on_->note_begun(); break;
         case kind::nest: which_ = on_->note_nested(); break;
         case kind::commit: on_->note_committed(); break;
-        case kind::stream:
         case kind::rollback: break;
     }
 }
@@ -165,10 +165,8 @@ void drive(operation& o) {
                     detail::lease_maker::hold_here(o.lease());
                     break;
                 case need::read_only_session: set_read_only(*o.lease()); break;
-                case need::result:
-                    o.take(o.connection().execute_bound(o.text(), o.values()));
-                    break;
-                case need::rows: o.take(o.connection().stream_bound(o.text(), o.values())); break;
+                case need::statement: o.connection().execute_bound(o.text(), {}); break;
+                case need::task: o.task().run(o.connection(), o.text(), o.values()); break;
             }
         } catch (...) {
             o.note_failure();
@@ -184,14 +182,11 @@ asio::awaitable<void> async_drive(operation* o) {
                 o->take(std::move(l));
             } else if (n == need::read_only_session) {
                 co_await async_set_read_only(o->lease().get());
-            } else if (n == need::result) {
-                sql::bound_statement what(o->text(), o->values());
-                sql::result r = co_await o->connection().async_execute_bound(std::move(what));
-                o->take(std::move(r));
+            } else if (n == need::statement) {
+                sql::bound_statement what(o->text(), {});
+                co_await o->connection().async_execute_bound(std::move(what));
             } else {
-                sql::bound_statement what(o->text(), o->values());
-                sql::cursor rows = co_await o->connection().async_stream_bound(std::move(what));
-                o->take(std::move(rows));
+                co_await o->task().async_run(&o->connection(), o->text(), o->values());
             }
         } catch (...) {
             o->note_failure();

@@ -22,8 +22,8 @@ enum class need : std::uint8_t {
     nothing,
     connection,
     read_only_session,
-    result,  ///< Of the statement with text() and values().
-    rows,    ///< A cursor over the rows of the statement.
+    statement,  ///< The one with text() has to run; its result does not matter.
+    task,       ///< The task, with text() and values().
 };
 
 /// A statement, or the begin or end of a transaction. It takes a connection if there is none, and
@@ -35,12 +35,15 @@ enum class need : std::uint8_t {
 /// lost. Each has at most three tries.
 class operation {
 public:
-    enum class kind : std::uint8_t { execute, stream, begin, nest, commit, rollback };
+    enum class kind : std::uint8_t { task, begin, nest, commit, rollback };
 
-    /// A statement, execute or stream. Refers to the text and the values.
-    operation(std::shared_ptr<scope_connection> on, kind what, std::string_view text,
-              std::span<const sql::parameter> values, bool idempotent = false)
-        : on_(std::move(on)), what_(what), idempotent_(idempotent) {
+    /// A task for a statement. Refers to all of them.
+    operation(std::shared_ptr<scope_connection> on, database_detail::task& what,
+              std::string_view text, std::span<const sql::parameter> values, bool idempotent)
+        : on_(std::move(on)),
+          what_(kind::task),
+          task_(&what),
+          idempotent_(idempotent && what.completes_statement()) {
         statement_.emplace(on_->dialect(), text, values);
     }
     /// The begin of a transaction.
@@ -57,20 +60,17 @@ public:
     /// The last step has failed with the exception that is being handled. Throws what that means
     /// for the user, unless the operation goes on.
     void note_failure();
+    database_detail::task& task() noexcept { return *task_; }
     std::string_view text() const noexcept { return text_; }
     std::span<const sql::parameter> values() const noexcept { return values_; }
     connection_lease acquire();
     asio::awaitable<connection_lease> async_acquire();
     void take(connection_lease l);
-    void take(sql::result r) { result_ = std::move(r); }
-    void take(sql::cursor rows) { rows_ = std::move(rows); }
     connection_lease& lease() noexcept { return on_->lease_; }
     sql::connection& connection() noexcept { return on_->base(); }
 
     // The outcome.
 
-    sql::result result() { return std::move(*result_); }
-    sql::cursor rows() { return on_->keep(std::move(rows_)); }
     /// The transaction that has begun, and its connection.
     transaction_id begun() const noexcept { return which_; }
     const std::shared_ptr<scope_connection>& on() const noexcept { return on_; }
@@ -100,6 +100,7 @@ private:
 
     std::shared_ptr<scope_connection> on_;
     kind what_;
+    database_detail::task* task_ = nullptr;
     std::optional<placeholders> statement_;
     bool idempotent_ = false;
     transaction_options how_;
@@ -114,9 +115,6 @@ private:
     std::optional<route> route_;  // while a reader acquires
     int connections_left_ = connections;
     int repeats_left_ = 2;
-
-    std::optional<sql::result> result_;
-    sql::cursor rows_;
 };
 
 /// Takes all steps of an operation in the calling thread.

@@ -42,6 +42,26 @@ struct call {
 class open_transaction;
 class scope_connection;
 
+/// What is done with a statement once there is a connection. The operation around it finds the
+/// connection, undoes abandoned transactions before, and repeats the task on another connection if
+/// the server has certainly not run it: only the outcome of the last run counts.
+class task {
+public:
+    task() = default;
+    task(const task&) = delete;
+    task& operator=(const task&) = delete;
+    virtual ~task() = default;
+
+    /// `text`, `values`: in the dialect of the connection.
+    virtual void run(sql::connection& on, std::string_view text,
+                     std::span<const sql::parameter> values) = 0;
+    /// The arguments last until the end.
+    virtual asio::awaitable<void> async_run(sql::connection* on, std::string_view text,
+                                            std::span<const sql::parameter> values) = 0;
+    /// Whether the statement is complete when the task is. A cursor has rows left.
+    virtual bool completes_statement() const noexcept { return true; }
+};
+
 /// Runs statements for a handle: a database, a scope or a transaction.
 class executor {
 public:
@@ -59,6 +79,13 @@ public:
                                                       sql::bound_statement what, call as);
     static asio::awaitable<sql::cursor> async_stream(std::shared_ptr<executor> by,
                                                      sql::bound_statement what, call as);
+
+    /// Runs a task for a statement. Returns the connection that it has run on.
+    std::shared_ptr<scope_connection> run(task& what, std::string_view text,
+                                          std::span<const sql::parameter> values, const call& as);
+    /// The arguments last until the end.
+    static asio::awaitable<std::shared_ptr<scope_connection>> async_run(
+        std::shared_ptr<executor> by, task* what, const sql::bound_statement* with, call as);
 
 private:
     /// Where a statement runs. Throws std::logic_error if none can run now.

@@ -1,0 +1,53 @@
+// The tasks of execute and stream.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "cenote/database.hpp"
+
+namespace cenote::database_detail {
+
+/// Runs a statement and reads its whole result.
+class execution final : public task {
+public:
+    void run(sql::connection& on, std::string_view text,
+             std::span<const sql::parameter> values) override {
+        result_ = on.execute_bound(text, values);
+    }
+    asio::awaitable<void> async_run(sql::connection* on, std::string_view text,
+                                    std::span<const sql::parameter> values) override {
+        sql::bound_statement what(text, values);
+        sql::result all = co_await on->async_execute_bound(std::move(what));
+        result_ = std::move(all);
+    }
+    sql::result take() { return *std::move(result_); }
+
+private:
+    std::optional<sql::result> result_;
+};
+
+/// Runs a statement and opens a cursor over its rows.
+class streaming final : public task {
+public:
+    void run(sql::connection& on, std::string_view text,
+             std::span<const sql::parameter> values) override {
+        rows_ = on.stream_bound(text, values);
+    }
+    asio::awaitable<void> async_run(sql::connection* on, std::string_view text,
+                                    std::span<const sql::parameter> values) override {
+        sql::bound_statement what(text, values);
+        sql::cursor rows = co_await on->async_stream_bound(std::move(what));
+        rows_ = std::move(rows);
+    }
+    bool completes_statement() const noexcept override { return false; }
+    sql::cursor take() { return std::move(rows_); }
+
+private:
+    sql::cursor rows_;
+};
+
+}  // namespace cenote::database_detail
