@@ -318,7 +318,7 @@ typename Case::options with_hanging_function(const support::latch& until,
 template <class Case>
 asio::awaitable<void> fail_to_acquire(cenote::pool<typename Case::connection>* pool) {
     boost::system::error_code refused;
-    co_await pool->async_acquire(asio::redirect_error(asio::use_awaitable, refused));
+    auto none = co_await pool->async_acquire(asio::redirect_error(asio::use_awaitable, refused));
     EXPECT_TRUE(refused);
 }
 
