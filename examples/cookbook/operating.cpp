@@ -75,7 +75,7 @@ postgres::options by(std::shared_ptr<const current_login> login, postgres::optio
 }
 
 void rotate(const postgres::options& o) {
-    const cenote::credentials right{.user = o.user, .password = o.password};
+    const cenote::credentials right(o.user, o.password);
     auto login = std::make_shared<current_login>(
         cenote::credentials(o.user, cenote::secret("of yesterday")));
     cenote::database db{by(login, o), {.pool = {.max = 2, .acquire_timeout = 1min}}};
