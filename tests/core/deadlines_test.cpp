@@ -134,5 +134,31 @@ TEST_P(deadlines_at_random, agree_with_a_multimap) {
 
 INSTANTIATE_TEST_SUITE_P(seeds, deadlines_at_random, testing::Range<std::uint64_t>(0, 8));
 
+// The heap as it is stored: each entry has four children. Entry 37 is no child of entry 8.
+TEST(deadlines, sinks_among_its_own_children_only) {
+    std::vector<std::int64_t> stored(39, 52);
+    stored[0] = 0;
+    stored[1] = 50;
+    stored[2] = 1;
+    stored[3] = stored[4] = 60;
+    for (std::size_t i = 5; i <= 8; ++i) stored[i] = 51;
+    for (std::size_t i = 9; i <= 12; ++i) stored[i] = 2;
+    for (std::size_t i = 13; i <= 20; ++i) stored[i] = 61;
+    for (std::size_t i = 33; i <= 36; ++i) stored[i] = 70;
+    stored[37] = 3;
+    stored[38] = 90;
+    deadlines d;
+    d.reserve(stored.size());
+    for (deadlines::id i = 0; i < stored.size(); ++i) d.add(i, at(stored[i]));
+    d.remove(8);
+    d.check();
+    stored.erase(stored.begin() + 8);
+    std::sort(stored.begin(), stored.end());
+    for (std::int64_t expected : stored) {
+        EXPECT_EQ(d.earliest(), at(expected));
+        d.remove(d.first());
+    }
+}
+
 }  // namespace
 }  // namespace cenote::core

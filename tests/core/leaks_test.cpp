@@ -200,5 +200,12 @@ TEST(leaks, are_those_of_a_plain_model) {
     }
 }
 
+TEST(leaks, know_a_lease_of_which_nothing_is_known) {
+    leaks::lease nothing;
+    EXPECT_EQ(nothing.slot, no_slot);
+    EXPECT_EQ(nothing.number, 0u);
+    EXPECT_EQ(nothing.limit, 0s);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -478,8 +478,13 @@ TEST(machine_acquire, in_a_crowded_pool_does_not_settle) {
     d.fill(1);
     for (std::uint64_t who = 1; who <= 5; ++who) d.ask(who);
     std::uint64_t settles = d.it.settles();
+    stats before = d.look();
     d.release(0);
     EXPECT_EQ(d.it.settles(), settles);
+    EXPECT_EQ(d.look().waited, before.waited + 1);
+    EXPECT_EQ(d.ask(6), "waits");
+    EXPECT_EQ(d.it.settles(), settles);
+    d.release(0);
     d.release(0);
     d.release(0);
     EXPECT_EQ(d.it.settles(), settles);
@@ -506,6 +511,7 @@ TEST(machine_acquire, makes_room_before_it_fills_any) {
     m.start(instant{} + 1h, out);
     EXPECT_TRUE(m.has_room(out));
     actions enough;
+    EXPECT_FALSE(m.has_room(enough));
     enough.reserve(out.capacity());
     EXPECT_TRUE(m.has_room(enough));
 }
@@ -521,6 +527,36 @@ TEST_F(machine_waits_in_vain, is_no_concern_of_a_thread_without_leases) {
     d.it.held_by(0, 7);
     EXPECT_TRUE(d.it.waits_in_vain({.cookie = 2, .holder = 7}));
     EXPECT_FALSE(d.it.waits_in_vain({.cookie = 2, .holder = 8})) << "it has no lease";
+}
+
+TEST(machine_acquire, says_that_a_thread_waits_that_has_a_lease) {
+    dialogue d({.max = 2});
+    d.fill(2);
+    d.ask(1);
+    d.ask(2);
+    d.it.held_by(0, 7);
+    d.it.held_by(1, 8);
+    auto nested = [&](std::uint64_t holder) {
+        return d.it
+            .acquire(d.now, {.deadline = d.now + 1h, .cookie = 3, .holder = holder}, d.unread)
+            .nested;
+    };
+    EXPECT_FALSE(nested(9));
+    EXPECT_TRUE(nested(7));
+}
+
+TEST(machine_try_acquire, makes_room_and_begins_no_turn) {
+    for (bool reports : {false, true}) {  // reports: no express
+        dialogue d({.max = 1}, {}, reports);
+        d.fill(1);
+        EXPECT_EQ(d.ask({.cookie = 1, .thread = 1}), "got 0");
+        EXPECT_TRUE(d.it.look(0).by_thread);
+        d.release(0);
+        actions out;
+        EXPECT_EQ(d.it.try_acquire(d.now, out), 0u);
+        EXPECT_FALSE(d.it.look(0).by_thread);
+        EXPECT_TRUE(d.it.has_room(out));
+    }
 }
 
 }  // namespace

@@ -120,5 +120,30 @@ TEST(machine_alloc, sees_an_allocation_where_there_is_one) {
     EXPECT_GT(news - before, 0u);
 }
 
+TEST(machine_alloc, needs_no_memory_for_opens_that_hang_and_make_way) {
+    instant now{};
+    machine m({.max = 20,
+               .open_timeout = 1h,
+               .opening_max = 3,
+               .backoff = {.first = 200ms, .cap_waiting = 200ms, .cap_idle = 200ms}},
+              {}, false, 1, now);
+    actions out;
+    for (std::uint64_t who = 0; who < 8; ++who)
+        m.acquire(now, {.deadline = now + 1h, .cookie = who}, out);
+    std::size_t before = news;
+    for (int i = 0; i < 100; ++i) {
+        for (const action& a : out)
+            if (a.what == action::kind::call) m.begun(now, a.slot, a.call);
+        out.clear();
+        now += 200ms;
+        m.tick(now, out);
+        m.check(now);
+    }
+    EXPECT_EQ(news - before, 0u);
+    stats s;
+    m.read(s);
+    EXPECT_EQ(s.abandoned, pacer::most_strays);
+}
+
 }  // namespace
 }  // namespace cenote::core

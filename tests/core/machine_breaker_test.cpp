@@ -315,5 +315,28 @@ TEST(machine_breaker, estimates_a_wait_of_a_millisecond_to_a_minute) {
     EXPECT_EQ(few.it.retry_after(few.now), 400ms) << "after three others";
 }
 
+TEST(machine_breaker, another_strategy_hears_nothing_of_earlier_successes) {
+    dialogue d({.max = 1});
+    d.fill(1);
+    d.ask(1);
+    d.release(0);
+    d.it.forget_successes(d.now);
+    d.pass(circuit::tell_every);
+    d.ask(1);
+    d.release(0);
+    EXPECT_EQ(d.judged(), "succeeded: 1");
+}
+
+TEST(machine_breaker, counts_trials_that_have_not_ended_against_fewer_probes) {
+    dialogue d({.max = 1});
+    d.fill(1);
+    d.go({.to = breaker_state::recovering, .cool_down = 1s, .probes = 4});
+    EXPECT_EQ(d.ask(1), "got 0");
+    EXPECT_EQ(d.ask(2), "waits");
+    EXPECT_EQ(d.ask(3), "waits");
+    d.go({.to = breaker_state::recovering, .cool_down = 1s, .probes = 2});
+    EXPECT_EQ(d.said(), "3 refused: unavailable");
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -1,4 +1,7 @@
 // What can be seen of the machine: counters that add up, reports in a legal order.
+#include <memory>
+
+#include "cenote/observer.hpp"
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {
@@ -151,6 +154,7 @@ TEST(machine_report, says_closed_pool_also_after_a_hanging_open) {
 TEST(machine_read, begins_with_nothing) {
     machine m({.max = 2}, {}, false, 1, instant{} + 1h);
     EXPECT_EQ(m.generation(), 0u);
+    EXPECT_EQ(m.settles(), 0u);
     EXPECT_EQ(m.lends(), 0u);
     EXPECT_EQ(m.set_asides(), 0u);
     EXPECT_EQ(m.last_ticket(), 0u);
@@ -192,6 +196,110 @@ TEST(machine_read, has_actions_and_requests_that_say_nothing_unless_told) {
     EXPECT_FALSE(s.expiring || s.trial || s.begun || s.owes || s.by_thread);
     shortage nothing;
     EXPECT_EQ(nothing.of_minimum + nothing.of_spares, 0u);
+}
+
+TEST(machine_read, counts_no_wait_for_what_is_lent_at_once) {
+    dialogue d({.max = 2}, {}, true);  // reports: no express
+    d.fill(2);
+    stats before = d.look();
+    EXPECT_EQ(d.ask(1).substr(0, 3), "got");
+    EXPECT_TRUE(d.attempt().has_value());
+    stats after = d.look();
+    EXPECT_EQ(after.granted, before.granted + 2);
+    EXPECT_EQ(after.waited, before.waited);
+    EXPECT_EQ(after.wait.buckets[0], before.wait.buckets[0] + 2);
+}
+
+TEST(machine_read, keeps_no_observer_alive) {
+    struct silent : observer {
+        void on_event(const event&) override {}
+    };
+    auto one = std::make_shared<silent>();
+    options settings;
+    settings.observers.push_back(one);
+    auto uses = one.use_count();
+    machine m(settings, {}, false, 1, instant{} + 1h);
+    EXPECT_EQ(one.use_count(), uses);
+}
+
+TEST(machine_read, counts_refusals_after_a_wait_and_failed_opens) {
+    dialogue d({.max = 1, .line_max = 1});
+    d.ask(1, 5ms);
+    EXPECT_EQ(d.ask(2), "refused: line_full");
+    EXPECT_EQ(d.look().refused_after_wait, 0u);
+    d.opened(0, outcome::failed);
+    EXPECT_EQ(d.look().open_failed, 1u);
+    d.pass(5ms);
+    EXPECT_EQ(d.look().refused_after_wait, 1u);
+    EXPECT_EQ(d.look().refused(errc::timed_out), 1u);
+}
+
+TEST(machine_read, records_no_hold_that_is_not_known) {
+    dialogue d({.max = 1}, {}, true);  // reports: no express
+    d.fill(1);
+    d.now += 1ms;
+    EXPECT_EQ(d.ask(1), "got 0");
+    EXPECT_EQ(d.it.look(0).leased_at, d.now);
+    stats before = d.look();
+    d.it.release(d.now, 0, condition::clean, 0, std::nullopt, d.unread);
+    EXPECT_EQ(d.look().released, before.released + 1);
+    EXPECT_EQ(d.look().hold.count(), before.hold.count());
+}
+
+TEST(machine_report, names_no_resource_when_the_pool_is_closed) {
+    dialogue d({.max = 1}, {}, true);
+    d.fill(1);
+    d.close();
+    d.closed(0);
+    ASSERT_EQ(d.heard().back().event, event_kind::closed_pool);
+    EXPECT_EQ(d.heard().back().call, 0u);
+}
+
+TEST(machine_report, says_that_a_lease_ended_that_is_brought_back) {
+    dialogue d({.max = 1}, {}, true);
+    d.fill(1);
+    d.ask(1);
+    d.it.bring_back(d.now, 0, 0, d.now, false, d.unread);
+    ASSERT_EQ(d.unread.size(), 1u);
+    EXPECT_EQ(d.unread.front().event, event_kind::released);
+}
+
+TEST(machine_read, counts_holds_of_the_fast_lane) {
+    dialogue d({.max = 1});
+    std::uint64_t before = d.look().hold.count();
+    d.it.note_hold(2ms);
+    EXPECT_EQ(d.look().hold.count(), before + 1);
+}
+
+TEST(machine_read, knows_the_state_of_the_breaker) {
+    dialogue d({.max = 1});
+    EXPECT_EQ(d.look().breaker, breaker_state::active);
+    d.go({.to = breaker_state::inactive, .cool_down = 1s});
+    EXPECT_EQ(d.look().breaker, breaker_state::inactive);
+}
+
+TEST(machine_report, names_no_resource_when_the_pool_pauses_and_resumes) {
+    dialogue d({.max = 1}, {}, true);
+    d.pause();
+    ASSERT_EQ(d.heard().front().event, event_kind::paused);
+    EXPECT_EQ(d.heard().front().call, 0u);
+    d.resume();
+    ASSERT_EQ(d.heard().front().event, event_kind::resumed);
+    EXPECT_EQ(d.heard().front().call, 0u);
+}
+
+TEST(machine_report, says_where_the_breaker_moved) {
+    dialogue d({.max = 1}, {}, true);
+    d.go({.to = breaker_state::recovering});
+    ASSERT_EQ(d.heard().front().event, event_kind::breaker_changed);
+    EXPECT_EQ(d.heard().front().circuit, breaker_state::recovering);
+}
+
+TEST(machine_report, names_no_resource_when_an_empty_pool_is_closed) {
+    dialogue d({.max = 1}, {}, true);
+    d.close();
+    ASSERT_EQ(d.heard().back().event, event_kind::closed_pool);
+    EXPECT_EQ(d.heard().back().call, 0u);
 }
 
 }  // namespace

@@ -284,5 +284,27 @@ TEST(machine_bring_back, counts_the_uses_and_the_end_of_the_last_lease) {
     EXPECT_EQ(d.look().retired(retire_reason::uses), 1u);
 }
 
+TEST(machine_call, settles_also_after_an_answer_that_is_not_wanted) {
+    dialogue d({.max = 1});
+    d.fill(1);
+    std::uint64_t settles = d.it.settles();
+    EXPECT_FALSE(d.opened(0, 999, outcome::ok));
+    EXPECT_FALSE(d.probed(0, 999, outcome::ok));
+    EXPECT_FALSE(d.reset(0, 999, outcome::ok));
+    EXPECT_FALSE(d.closed(0, 999, outcome::ok));
+    EXPECT_EQ(d.it.settles(), settles + 4);
+}
+
+TEST(machine_call, that_begins_sets_the_timer_for_the_next_open) {
+    dialogue d({.max = 4, .open_timeout = 1h}, {});
+    d.calls_begin = false;
+    for (std::uint64_t who = 1; who <= 3; ++who) d.ask(who);
+    d.it.begun(d.now, 0, d.call_of(0));
+    EXPECT_EQ(d.it.wake_at(), d.now + pacer::suspicious) << "a scout";
+    d.close();
+    d.it.begun(d.now, 1, d.call_of(1));
+    EXPECT_EQ(d.it.wake_at(), d.now + 1h) << "a closed pool opens nothing";
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -875,5 +875,13 @@ TEST(machine_resize, from_one_to_many_and_back) {
     }
 }
 
+TEST(machine_resize, makes_room_for_the_actions_of_more_places) {
+    dialogue d({.max = 2}, {}, true);
+    actions out;
+    d.it.make_places(500, out);
+    EXPECT_GE(out.capacity(), 500u);
+    EXPECT_TRUE(d.it.has_room(out));
+}
+
 }  // namespace
 }  // namespace cenote::core

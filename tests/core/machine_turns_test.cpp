@@ -413,5 +413,37 @@ TEST_F(machine_turns, count_the_uses_of_the_fast_lane_and_forget_the_thread) {
     EXPECT_EQ(d->it.look(0).lent, lends + 1);
 }
 
+TEST_F(machine_turns, also_with_reports_serve_the_head_and_the_next_head) {
+    d.emplace(options{.max = 2, .fairness = fairness::turns},
+              abilities{.probe = true, .turns = turns}, true);
+    d->fill(2);
+    come(1);
+    come(2);
+    come(3);
+    coroutine_comes(4);
+    come(5);
+    give_back(1);
+    ASSERT_EQ(aside(), 1u);
+    slot_id set_aside = d->slot_of(1);
+    d->release(d->slot_of(2));  // by another thread
+    EXPECT_TRUE(d->holds(3));
+    ASSERT_TRUE(d->holds(4)) << "a coroutine is not made to wait for a turn";
+    EXPECT_EQ(d->slot_of(4), set_aside);
+}
+
+TEST_F(machine_turns, a_coroutine_that_comes_back_to_the_front_gets_what_is_set_aside) {
+    make();
+    come(1);
+    come(2);
+    come(3);
+    end_shortest_turn();
+    give_back(1);
+    ASSERT_EQ(aside(), 1u);
+    constexpr std::uint64_t ticket = 1;  // the first that was ever drawn
+    d->ask(
+        {.deadline = d->now + 1h, .cookie = 9, .ticket = ticket, .arrived = d->now, .again = true});
+    EXPECT_EQ(d->said(), "9 gets 0");
+}
+
 }  // namespace
 }  // namespace cenote::core
