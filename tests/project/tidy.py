@@ -275,7 +275,8 @@ class Tidy:
 
     def check_text(self, path, text):
         for number, line in enumerate(text.splitlines(), 1):
-            if len(line) > COLUMNS_MAX:
+            # survivors.txt quotes a line of code together with its change.
+            if len(line) > COLUMNS_MAX and path.name != "survivors.txt":
                 self.report(path, number, f"{len(line)} columns, {COLUMNS_MAX} are allowed")
             if leftover := LEFTOVER.search(line):
                 self.report(path, number, f"left behind: {leftover[0]}")
