@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -117,6 +118,52 @@ struct database_options {
     bool trust_statements = false;
 };
 
+/// A setting of a session, by name.
+struct setting {
+    std::string_view name;   ///< For example `app.tenant`, `@tenant` or `busy_timeout`.
+    std::string_view value;  ///< As text.
+};
+
+/// Options of database::with: what each connection that the view takes is set up with, and how it
+/// is acquired. The view copies the texts.
+struct use_options {
+    /// Default empty: the role of the database. The role in which statements run. Not with SQLite,
+    /// and not behind a pooler such as PgBouncer.
+    std::string_view role = {};
+
+    /// Default none. Settings of the session: run-time parameters of PostgreSQL, session and user
+    /// variables of MariaDB, pragmas of SQLite.
+    std::initializer_list<setting> settings = {};
+
+    /// Default: see acquire_options::timeout.
+    std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+
+    /// Default: the server's. The server stops a statement that takes longer, with
+    /// statement_error. Raises the connector's `operation_timeout` if that is shorter.
+    std::optional<std::chrono::nanoseconds> statement_timeout = std::nullopt;
+
+    /// Default: see acquire_options::deadline.
+    std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
+
+    /// Default: see acquire_options::stop.
+    stop_reference stop = {};
+
+    /// Default: see acquire_options::priority.
+    cenote::priority priority = cenote::priority::normal;
+
+    /// Default: see acquire_options::queue.
+    bool queue = true;
+
+    /// Default: see acquire_options::task.
+    const char* task = nullptr;
+
+    /// Default: see acquire_options::leak_after.
+    std::optional<std::chrono::nanoseconds> leak_after = std::nullopt;
+
+    /// Default none. More settings, for a list whose length is known at run time.
+    std::span<const setting> setting_list = {};
+};
+
 /// The text of a statement, and the place in the program where it was passed. Converts implicitly
 /// from anything that a std::string_view can be made from, and does not copy the text. The
 /// functions that take it are variadic, so they cannot have a source_location as their last
@@ -142,6 +189,7 @@ private:
 // g++ 12 runs non-trivial destructors of temporaries twice in an expression with co_await.
 static_assert(std::is_trivially_destructible_v<statement_text>);
 static_assert(std::is_trivially_destructible_v<acquire_options>);
+static_assert(std::is_trivially_destructible_v<use_options>);
 
 /// Marks a statement that is safe to run more than once: it only reads, or a second run has no
 /// further effect. If its connection is lost, it runs again on another one, at most three times in
@@ -238,8 +286,9 @@ public:
 protected:
     statements() = default;
     explicit statements(std::shared_ptr<database_detail::executor> by,
-                        const acquire_options& how = {}) noexcept
-        : executor_(std::move(by)), how_(how) {}
+                        const acquire_options& how = {},
+                        std::shared_ptr<const sql::lease_setup> setup = nullptr) noexcept
+        : executor_(std::move(by)), how_(how), setup_(std::move(setup)) {}
     statements(const statements&) = default;
     statements(statements&&) noexcept = default;
     statements& operator=(const statements&) = default;
@@ -247,11 +296,13 @@ protected:
     ~statements() = default;
 
     database_detail::call call_of(const statement_text& text, bool twice) const {
-        return {text.at(), how_, twice};
+        return {text.at(), how_, setup_, twice};
     }
 
     std::shared_ptr<database_detail::executor> executor_;
-    acquire_options how_;  // of statements that take a connection themselves
+    // Of statements that take a connection themselves.
+    acquire_options how_;
+    std::shared_ptr<const sql::lease_setup> setup_;
 
 private:
     template <class Run, class... Args>
@@ -399,7 +450,7 @@ public:
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_begin(const transaction_options& how = {}, Token&& token = {},
                      std::source_location at = std::source_location::current()) {
-        return database_detail::complete_with(begin_in(executor_, how, {at, how_}),
+        return database_detail::complete_with(begin_in(executor_, how, {at, how_, setup_}),
                                               std::forward<Token>(token));
     }
     template <database_detail::completion_token Token>
@@ -438,7 +489,7 @@ public:
             database_detail::async_run_in_transaction(
                 &begin_in, executor_,
                 database_detail::keep_work<cenote::transaction>(std::forward<Work>(work)), how,
-                {at, how_}),
+                {at, how_, setup_}),
             std::forward<Token>(token));
     }
     template <class Work, database_detail::completion_token Token>
@@ -450,8 +501,9 @@ public:
 
 protected:
     explicit database_calls(std::shared_ptr<database_detail::executor> servers,
-                            const acquire_options& how = {}) noexcept
-        : statements(std::move(servers), how) {}
+                            const acquire_options& how = {},
+                            std::shared_ptr<const sql::lease_setup> setup = nullptr) noexcept
+        : statements(std::move(servers), how, std::move(setup)) {}
     database_calls(const database_calls&) = default;
     database_calls(database_calls&&) noexcept = default;
     database_calls& operator=(const database_calls&) = default;
@@ -472,9 +524,9 @@ private:
 class database_view : public database_calls {
 private:
     friend class database;
-    database_view(std::shared_ptr<database_detail::executor> servers,
-                  const acquire_options& how) noexcept
-        : database_calls(std::move(servers), how) {}
+    database_view(std::shared_ptr<database_detail::executor> servers, const acquire_options& how,
+                  std::shared_ptr<const sql::lease_setup> setup = nullptr) noexcept
+        : database_calls(std::move(servers), how, std::move(setup)) {}
 };
 
 /// A database:
@@ -541,9 +593,25 @@ public:
     ///
     /// `timeout` limits how long a call waits for a connection, not how long its statement runs. A
     /// stop token in `how` must outlive the view, its scopes and its transactions.
-    [[nodiscard]] database_view with(const acquire_options& how) const {
+    template <std::same_as<acquire_options> How>  // so that {...} selects the other overload
+    [[nodiscard]] database_view with(const How& how) const {
         return database_view(executor_, how);
     }
+
+    /// A view whose statements, scopes and transactions run in a role of their own and with
+    /// settings of their own:
+    ///
+    ///     auto tenant = db.with({.role = "tenant_a", .settings = {{"app.region", "eu"}}});
+    ///     auto orders = tenant.query("SELECT id, total FROM orders");
+    ///
+    /// With PostgreSQL the setup travels with the first statement on a connection and costs no
+    /// round trip. If the server refuses it, the statement is not run and throws statement_error.
+    /// The next user of the connection finds none of it. See docs/guide/tenants.md.
+    ///
+    /// Name the view before you await on it: g++ 12 does not compile a braced list in an expression
+    /// with co_await. Statements throw std::invalid_argument for a role or a setting that the
+    /// server cannot have.
+    [[nodiscard]] database_view with(const use_options& how) const;
 
     /// The stats of the pool; with replicas, the sum over all pools.
     cenote::stats stats() const;

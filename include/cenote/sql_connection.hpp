@@ -18,10 +18,24 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cenote/sql.hpp"
 
 namespace cenote::sql {
+
+/// What one lease of a connection sets in the session: see connection::use.
+struct lease_setup {
+    /// Default empty: the role of the connector's options. The role in which all statements run.
+    std::string role = {};
+
+    /// Default none. Settings by name, in this order: run-time parameters of PostgreSQL, session
+    /// and user variables of MariaDB, pragmas of SQLite.
+    std::vector<std::pair<std::string, std::string>> settings = {};
+
+    /// Default: the server's. The server stops a statement that takes longer, with an error.
+    std::optional<std::chrono::nanoseconds> statement_timeout = std::nullopt;
+};
 
 namespace detail {
 
@@ -159,6 +173,7 @@ public:
 
     /// Until the lease ends.
     virtual void set_timeout(std::chrono::nanoseconds timeout) = 0;
+    virtual void use(std::shared_ptr<const lease_setup> setup);
     /// As far as the server has reported.
     virtual bool in_transaction() const = 0;
     /// Whether it is in a transaction that can only be rolled back.
@@ -276,6 +291,15 @@ public:
     ///     c.set_timeout(std::chrono::minutes(10));
     ///     c.execute("CREATE INDEX ON visit (day)");
     void set_timeout(std::chrono::nanoseconds timeout) { own().set_timeout(timeout); }
+
+    /// Sets the role and settings of this lease. Call it before the first statement. Sends nothing:
+    /// the first statement takes the setup along, and is not run if the server refuses it. Then the
+    /// statement throws statement_error, and so does each later one until the setup succeeds. The
+    /// reset after the lease undoes the setup. See docs/guide/tenants.md.
+    ///
+    /// Throws std::invalid_argument for names and values that this server cannot have, and
+    /// std::logic_error in a transaction.
+    void use(std::shared_ptr<const lease_setup> setup);
 
     /// Whether a transaction is open, as far as the server has reported. Does not ask the server.
     /// False if the connection was closed.

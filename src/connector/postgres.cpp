@@ -59,9 +59,9 @@ namespace {
 
 template <class Mode>
 result_in<Mode, pg_conn*> expose_handle(std::shared_ptr<session> on) {
-    if (on->reset_pending()) {
+    if (on->reset_pending() || on->setup_pending()) {
         conversation request(on, conversation::origin::connector);
-        request.reset();
+        request.set_up();
         co_await Mode::drive(request, on->deadline());
     }
     on->note_handle_exposed();

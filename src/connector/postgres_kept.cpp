@@ -189,15 +189,16 @@ void kept_execution::begin_known(kept_statement& known) {
     bool needs_check = !with().direct() || !with().knows_temporary();
     bool needs_more = needs_check || !with().evicted().empty();
     if (needs_more && with().in_transaction()) return execute();
-    if (with().reset_pending()) return reset();
+    if (with().reset_pending() || with().setup_pending()) return reset();
     if (needs_check) return check_session();
     deallocate_or_prepare();
 }
 
-/// Preparing takes several conversations, so the pending reset is one, too. Happens rarely.
+/// Preparing takes several conversations, so the pending reset and setup are one, too. Happens
+/// rarely. The statement is prepared in the role in which it will run.
 void kept_execution::reset() {
     phase_ = phase::resetting;
-    begin(conversation::origin::connector).reset();
+    begin(conversation::origin::connector).set_up();
 }
 
 /// The next run may prepare the statement again, with the types of that time.

@@ -64,6 +64,7 @@ std::size_t session::send_pending_reset() {
 
 void session::note_pending_reset_done(const PGresult* reply) {
     reset_pending_ = false;
+    has_own_settings_ = false;  // those of a setup: after others the reset is not deferred
     if (!has_kept()) return;
     if (!spares_kept()) return forget_kept();
     reset_is_prepared_ = true;

@@ -92,6 +92,7 @@ std::string failure::message() const {
 
 void failure::raise() const {
     if (kind == error_kind::statement) throw statement_error(message(), sqlstate);
+    if (unrun) throw statement_not_run(kind, message(), sqlstate);
     throw connection_error(kind, message(), sqlstate);
 }
 
@@ -159,6 +160,7 @@ void session::drop_notifications() noexcept {
 
 verdict session::end_lease() noexcept {
     timeout_ = settings_->operation_timeout;
+    setup_.reset();
     if (!set_up_handle()) condition_.note_broken();
     if (in_transaction()) condition_.note_changed();
     if (condition_.idle()) {
@@ -205,7 +207,7 @@ void session::note_temporary(bool has_some) noexcept {
 }
 
 bool session::parse_settings_unchanged() const {
-    if (has_own_settings_) return false;
+    if (has_own_settings_ || (setup_pending() && setup_changes_parsing_)) return false;
     for (std::size_t i = 0; i < parse_settings.size(); ++i) {
         const char* value = PQparameterStatus(handle(), parse_settings[i]);
         if (initial_parse_settings_[i] != (value == nullptr ? "" : value)) return false;
@@ -263,23 +265,36 @@ conversation::~conversation() {
 }
 
 void conversation::begin() {
+    sets_up_ = sets_up_ && with_->setup_pending();
+    if (sets_up_) with_->check_setup();
     exchange_.emplace(with_->condition());
     if (origin_ == origin::borrower) with_->note_use();
-    if (with_->reset_pending()) begin_pipeline();
+    if (with_->reset_pending() || sets_up_) begin_pipeline();
 }
 
-/// Sends the pending reset in front of the request.
+/// Sends the pending reset and the setup in front of the request.
 void conversation::begin_pipeline() {
     if (PQenterPipelineMode(with_->handle()) == 0) fail();
     pipelined_ = true;
-    reset_results_ = with_->send_pending_reset();
-    if (reset_results_ == 0) fail();
+    if (with_->reset_pending()) {
+        reset_results_ = with_->send_pending_reset();
+        if (reset_results_ == 0) fail();
+    }
+    if (sets_up_) {
+        setup_results_ = with_->send_setup();
+        if (setup_results_ == 0) fail();
+    }
 }
 
 void conversation::reset() {
     begin();
     answered_ = true;
     sent(1);
+}
+
+void conversation::set_up() {
+    sets_up_ = true;
+    reset();
 }
 
 void conversation::query(std::string_view text, std::span<const sql::parameter> parameters) {
@@ -327,7 +342,8 @@ void conversation::sent(int success) {
 
 void conversation::row_by_row() {
     by_row_ = true;
-    if (reset_results_ > 0) return;  // libpq applies the mode to the reply that comes next
+    if (reset_results_ + setup_results_ > 0)
+        return;  // libpq applies the mode to the reply that comes next
     if (PQsetSingleRowMode(with_->handle()) == 0) fail();
 }
 
@@ -360,6 +376,7 @@ void conversation::consume() {
 
 void conversation::on_result(result_ptr r) {
     if (reset_results_ > 0) return on_reset_result(std::move(r));
+    if (setup_results_ > 0) return on_setup_result(std::move(r));
     if (r == nullptr && pipelined_) {
         bool twice = std::exchange(answered_, true);
         if (twice || PQstatus(with_->handle()) != CONNECTION_OK) fail();
@@ -378,6 +395,9 @@ void conversation::on_result(result_ptr r) {
                                    "cenote: PostgreSQL: COPY is not supported; use native_handle() "
                                    "and discard the lease");
         case PGRES_PIPELINE_SYNC: leave_pipeline(); break;
+        case PGRES_PIPELINE_ABORTED:
+            if (failure_) break;  // of the setup
+            [[fallthrough]];
         default: failure_ = classified(failure_of(r.get())); break;
     }
 }
@@ -398,9 +418,35 @@ void conversation::on_reset_result(result_ptr r) {
     with_->drop_notifications();  // an earlier lease was listening until the reset
 }
 
+/// Each piece of the setup has a result and a null, also those that were skipped after an error.
+void conversation::on_setup_result(result_ptr r) {
+    if (r != nullptr) {
+        switch (PQresultStatus(r.get())) {
+            case PGRES_COMMAND_OK:
+            case PGRES_TUPLES_OK: return;
+            case PGRES_PIPELINE_ABORTED:
+                if (failure_) return;
+                [[fallthrough]];
+            default: failure_ = with_->meaning_of_setup_failure(failure_of(r.get())); return;
+        }
+    }
+    if (PQstatus(with_->handle()) != CONNECTION_OK) fail();
+    if (--setup_results_ > 0 || failure_) return;
+    with_->note_setup_done();
+    if (by_row_) row_by_row();
+}
+
 void conversation::leave_pipeline() {
     if (PQexitPipelineMode(with_->handle()) == 0) fail();
+    if (with_->in_transaction() && failure_ && failure_->unrun) return undo_setup();
     conclude();
+}
+
+/// The setup has failed in a transaction of its own. Its end is part of this conversation.
+void conversation::undo_setup() {
+    pipelined_ = false;
+    if (PQsendQuery(with_->handle(), "rollback") == 0) fail();
+    flushing_ = true;
 }
 
 /// "Read-only" is an error of the statement alone if the server was meant for reading, or if only

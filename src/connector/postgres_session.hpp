@@ -56,6 +56,8 @@ struct failure {
     bool stale = false;
     /// Raised inside a function, a procedure or a block.
     bool in_function = false;
+    /// Of the setup of the lease; the server has run nothing.
+    bool unrun = false;
 
     std::string message() const;
     [[noreturn]] void raise() const;
@@ -88,6 +90,7 @@ public:
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
     void set_timeout(std::chrono::nanoseconds timeout) noexcept override { timeout_ = timeout; }
+    void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
     bool transaction_failed() const noexcept override {
         return PQtransactionStatus(handle()) == PQTRANS_INERROR;
@@ -131,6 +134,20 @@ public:
     bool reset_succeeded(const PGresult* reply);
     /// The session is as it was when it was opened, except for kept statements.
     void note_reset() noexcept;
+
+    // The setup of a lease: its role and its settings (postgres_setup.cpp, decision 0040).
+
+    /// Whether the next request takes the setup along.
+    bool setup_pending() const noexcept { return setup_ != nullptr && !setup_done_; }
+    /// Throws statement_error if the setup would reach sessions of other clients.
+    void check_setup() const;
+    /// Sends the pieces of the setup in pipeline mode, outside of a transaction. Returns their
+    /// number, 0 if libpq fails.
+    std::size_t send_setup();
+    /// The last piece has succeeded.
+    void note_setup_done() noexcept;
+    /// What the server's error means. All pieces have to be undone.
+    failure meaning_of_setup_failure(failure f);
 
     // What a lease does.
 
@@ -201,6 +218,9 @@ private:
     bool has_own_settings_ = false;
     bool only_reads_ = false;
     std::vector<std::string> initial_parse_settings_;
+    std::shared_ptr<const sql::lease_setup> setup_;  // of this lease
+    bool setup_done_ = false;
+    bool setup_changes_parsing_ = false;
     reset_mode mode_;
     bool used_ = false;           // in this lease, in ways that a pending reset undoes
     bool reset_pending_ = false;  // an earlier lease has used it
@@ -211,15 +231,16 @@ private:
 /// One request and its reply, in steps. Destroyed before the end of the reply, it breaks the
 /// connection and asks the server to stop.
 ///
-/// A pending reset goes before the request, and one Sync after both: the server skips everything
-/// between an error and the Sync, so a request whose reset has failed is not run.
+/// A pending reset and the setup of the lease go before the request, and one Sync after all: the
+/// server skips everything between an error and the Sync, so a request whose reset or setup has
+/// failed is not run.
 class conversation final : public connector_detail::steps {
 public:
     /// Requests of the connector itself change nothing in the session.
     enum class origin : std::uint8_t { borrower, connector };
 
     conversation(std::shared_ptr<session> with, origin from)
-        : with_(std::move(with)), origin_(from) {}
+        : with_(std::move(with)), origin_(from), sets_up_(from == origin::borrower) {}
     ~conversation();
     conversation(const conversation&) = delete;
     conversation& operator=(const conversation&) = delete;
@@ -236,6 +257,8 @@ public:
     void run(const char* script);
     /// Only the pending reset.
     void reset();
+    /// Only the pending reset and the pending setup.
+    void set_up();
     /// Directly after a request: step() returns at each row.
     void row_by_row();
 
@@ -261,7 +284,9 @@ private:
     void sent(int success);
     void on_result(result_ptr r);
     void on_reset_result(result_ptr r);
+    void on_setup_result(result_ptr r);
     void leave_pipeline();
+    void undo_setup();
     failure classified(failure f) const;
     void consume();
     void conclude();
@@ -275,8 +300,10 @@ private:
     bool flushing_ = true;
     bool fresh_ = true;  // no reply can have come yet
     bool ended_ = false;
-    bool pipelined_ = false;         // a reset goes first
+    bool sets_up_;                   // if the lease has a setup
+    bool pipelined_ = false;         // a reset or a setup goes first
     std::size_t reset_results_ = 0;  // that have not come yet
+    std::size_t setup_results_ = 0;  // that have not come yet
     bool prepares_ = false;
     bool by_row_ = false;
     bool answered_ = false;  // everything except for the Sync

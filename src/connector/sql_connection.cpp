@@ -2,6 +2,8 @@
 #include "cenote/sql_connection.hpp"
 
 #include <atomic>
+#include <stdexcept>
+#include <utility>
 
 #include "cenote/server_error.hpp"
 
@@ -21,7 +23,18 @@ void connection::refuse_closed() {
     throw connection_error(error_kind::connection, "cenote: the connection was closed");
 }
 
+void connection::use(std::shared_ptr<const lease_setup> setup) {
+    if (in_transaction())
+        throw std::logic_error("cenote: a lease cannot be set up in a transaction");
+    own().use(std::move(setup));
+}
+
 namespace detail {
+
+void session::use(std::shared_ptr<const lease_setup>) {
+    throw std::invalid_argument(
+        "cenote: this connector cannot set a role or settings for one lease");
+}
 
 std::uint64_t session::new_generation() noexcept {
     static std::atomic<std::uint64_t> last{0};

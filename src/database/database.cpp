@@ -241,12 +241,12 @@ std::shared_ptr<topology> only(const server& to, const database_options& how) {
 
 scope database_calls::scope(const scope_options& how, std::source_location at) {
     auto use = how.keeps_session ? session_use::session : session_use::replaceable;
-    return cenote::scope(new_connection(executor_, use, how.read_only, {at, how_}));
+    return cenote::scope(new_connection(executor_, use, how.read_only, {at, how_, setup_}));
 }
 
 transaction database_calls::begin(const transaction_options& how, std::source_location at) {
     return database_detail::begin(
-        new_connection(executor_, session_use::statement, how.read_only, {at, how_}), how);
+        new_connection(executor_, session_use::statement, how.read_only, {at, how_, setup_}), how);
 }
 
 boost::asio::awaitable<transaction> database_calls::begin_in(std::shared_ptr<executor> in,
@@ -330,6 +330,26 @@ database_options database::one_connection(database_options how) {
     how.pool.max_lifetime = forever;
     how.pool.max_uses = forever;
     return how;
+}
+
+database_view database::with(const use_options& how) const {
+    acquire_options acquire{.timeout = how.timeout,
+                            .deadline = how.deadline,
+                            .stop = how.stop,
+                            .priority = how.priority,
+                            .queue = how.queue,
+                            .task = how.task,
+                            .leak_after = how.leak_after};
+    bool sets_up = !how.role.empty() || how.settings.size() > 0 || !how.setting_list.empty() ||
+                   how.statement_timeout;
+    if (!sets_up) return {executor_, acquire};
+    auto setup = std::make_shared<sql::lease_setup>();
+    setup->role = how.role;
+    setup->statement_timeout = how.statement_timeout;
+    for (const setting& each : how.settings) setup->settings.emplace_back(each.name, each.value);
+    for (const setting& each : how.setting_list)
+        setup->settings.emplace_back(each.name, each.value);
+    return {executor_, acquire, std::move(setup)};
 }
 
 database& database::operator=(database&& other) noexcept {

@@ -110,6 +110,7 @@ void operation::take(connection_lease l) {
     if (route_) on_->pool_ = route_->pool();
     route_.reset();
     on_->lease_ = std::move(l);
+    if (on_->as_.setup != nullptr) connection().use(on_->as_.setup);
     on_->must_set_read_only_ = on_->session_reads_only();
 }
 

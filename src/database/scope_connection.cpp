@@ -87,9 +87,10 @@ sql::cursor scope_connection::keep(sql::cursor rows) {
 
 // The connection.
 
-/// A scope may have changed its session in ways that the server does not report.
+/// A scope or a setup may have changed its session in ways that the server does not report.
 void scope_connection::release() noexcept {
-    bool may_have_changed = is_session() && !pool_->server.resets_in_full();
+    bool changes_session = is_session() || as_.setup != nullptr;
+    bool may_have_changed = changes_session && !pool_->server.resets_in_full();
     if (may_have_changed || undo_from_ > 0) lease_.mark_dirty();
     if (discards_) lease_.discard_at_end();
     lease_.give_back();

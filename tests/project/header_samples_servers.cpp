@@ -67,6 +67,8 @@ void statements(cenote::database& db, std::string city, std::string name, std::i
                                .as<std::int64_t, std::string>())
         greet(id, name);
     db.with({.timeout = 100ms, .task = "checkout"}).execute("…");
+    auto tenant = db.with({.role = "tenant_a", .settings = {{"app.region", "eu"}}});
+    auto orders = tenant.query("SELECT id, total FROM orders");
     db.execute("INSERT INTO customer(id, name, born) VALUES (?, ?, ?)", 7, "Ada", nullptr);
 }
 void replicas(std::string_view primary, std::string_view first, std::string_view second) {

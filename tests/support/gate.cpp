@@ -92,6 +92,7 @@ struct link {
     descriptor client;
     descriptor server;
     flow requests;
+    bool client_speaks = false;
     flow replies;
     bool lost = false;     // accepted in the black hole
     bool unheard = false;  // no bytes yet that decide whether it is overlooked
@@ -185,6 +186,7 @@ public:
     static bool counts(const link& one) { return !one.unheard && !one.overlooked; }
     std::size_t connections() const;
     std::size_t accepted() const { return accepted_; }
+    std::size_t turns() const { return turns_; }
     std::size_t most_at_once() const { return most_at_once_; }
     void overlook(predicate of_beginnings) { overlooked_ = std::move(of_beginnings); }
 
@@ -218,6 +220,7 @@ private:
     bool listening_ = true;
     std::list<link> links_;
     std::size_t accepted_ = 0;
+    std::size_t turns_ = 0;
     std::size_t most_at_once_ = 0;
     predicate overlooked_;
     std::vector<pollfd> polled_;
@@ -478,6 +481,8 @@ void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
             return;
         }
         bool replies = &way == &one.replies;
+        bool client_spoke = std::exchange(one.client_speaks, !replies);
+        if (!replies && !client_spoke) ++turns_;
         if (!replies) listen_to_beginning(one, bytes);
         if (!replies) alter(bytes);
         if (replies && now.corrupt_every > 0)
@@ -682,6 +687,12 @@ std::size_t gate::connections() {
 std::size_t gate::accepted() {
     std::size_t count = 0;
     loop_->run_on_loop([&](loop& me) { count = me.accepted(); });
+    return count;
+}
+
+std::size_t gate::turns() {
+    std::size_t count = 0;
+    loop_->run_on_loop([&](loop& me) { count = me.turns(); });
     return count;
 }
 

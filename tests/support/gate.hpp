@@ -75,6 +75,9 @@ public:
     std::size_t accepted();
     /// The most connections at one time; very short ones may be missed.
     std::size_t most_at_once();
+    /// How many times a client has begun to speak, on any connection: at its beginning or after a
+    /// reply. The difference between two counts is the number of round trips.
+    std::size_t turns();
     /// Excludes connections whose first bytes begin with `beginning` from connections(),
     /// most_at_once(), buffered() and hold_replies_after(). Others count from their first bytes on.
     void overlook(const std::string& beginning);

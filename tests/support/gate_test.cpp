@@ -321,6 +321,20 @@ TEST_F(gate_verb, finish_all_does_not_wait_for_a_client_that_does_not_read) {
     EXPECT_EQ(client.hear(1), "x");
 }
 
+TEST_F(gate_verb, turns_are_counted) {
+    EXPECT_EQ(between.turns(), 0u);
+    tcp_client one = regular();
+    EXPECT_EQ(between.turns(), 1u);
+    between.hold_replies();
+    one.say("again");
+    EXPECT_TRUE(eventually([&] { return between.buffered() == 5; }));
+    between.let_go();
+    EXPECT_EQ(one.hear(5), "again");
+    EXPECT_EQ(between.turns(), 2u);
+    tcp_client other = regular();
+    EXPECT_EQ(between.turns(), 3u);
+}
+
 TEST(gate, resets_clients_if_there_is_no_server) {
     reserved_port unused;
     gate between(unused.number());

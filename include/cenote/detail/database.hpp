@@ -31,11 +31,13 @@ using sql::detail::complete_with;
 
 /// Where and how the user called.
 struct call {
-    call(std::source_location at, const acquire_options& acquire, bool twice = false)
-        : site(at), how(acquire), idempotent(twice) {}
+    call(std::source_location at, const acquire_options& acquire,
+         std::shared_ptr<const sql::lease_setup> first = nullptr, bool twice = false)
+        : site(at), how(acquire), setup(std::move(first)), idempotent(twice) {}
 
     std::source_location site;
     acquire_options how;
+    std::shared_ptr<const sql::lease_setup> setup;  // of each connection that it takes
     bool idempotent;
 };
 
