@@ -159,12 +159,8 @@ void transactions_and_streams() {
 
 // Tenants.
 
-template <class Work>
-auto for_tenant(cenote::database& db, std::string_view tenant, Work work) {
-    return db.transaction([&](cenote::transaction& t) {
-        t.execute("SELECT set_config('app.tenant', ?, true)", tenant);  // true: until the commit
-        return work(t);
-    });
+cenote::database_view of_tenant(const cenote::database& db, std::string_view tenant) {
+    return db.with({.settings = {{"app.tenant", tenant}}, .timeout = 1s, .task = "request"});
 }
 
 void tenants(cenote::database& db) {
@@ -176,13 +172,9 @@ void tenants(cenote::database& db) {
         db.execute(text);
 
     for (const char* tenant : {"ann", "bob"})
-        for_tenant(db, tenant, [&](cenote::transaction& t) {
-            t.execute("INSERT INTO note VALUES (?, ?)", tenant, "a note");
-        });
-    auto seen = for_tenant(db, "ann", [](cenote::transaction& t) {
-        return t.query("SELECT count(*) FROM note").scalar<std::int64_t>();
-    });
-    expect(seen == 1, "a tenant sees its own rows");
+        of_tenant(db, tenant).execute("INSERT INTO note VALUES (?, ?)", tenant, "a note");
+    auto seen = of_tenant(db, "ann").query("SELECT count(*) FROM note");
+    expect(seen.scalar<std::int64_t>() == 1, "a tenant sees its own rows");
     expect(db.query("SELECT count(*) FROM note").scalar<std::int64_t>() == 0,
            "without a tenant there are no rows, also on the same connection");
     db.execute("DROP TABLE note");
