@@ -65,8 +65,10 @@ std::string lower(std::string text) {
     return text;
 }
 
+}  // namespace
+
 /// `name`: of a session variable, or with '@' of a user variable.
-void validate_setting(const std::string& name, const std::string& value) {
+void detail::validate_setting(const std::string& name, const std::string& value) {
     constexpr std::array<std::string_view, 7> with_option{"time_zone",
                                                           "sql_mode",
                                                           "tx_isolation",
@@ -89,6 +91,8 @@ void validate_setting(const std::string& name, const std::string& value) {
     if (plain == "autocommit" && !on)
         refuse("settings", "cannot turn autocommit off: begin transactions instead");
 }
+
+namespace {
 
 void validate(const options& o) {
     auto required = [](const std::string& text, const char* option) {
@@ -114,7 +118,7 @@ void validate(const options& o) {
     if (o.operation_timeout.count() <= 0) refuse("operation_timeout", "must be positive");
     if (o.max_reply_bytes < connector_detail::min_reply_bytes)
         refuse("max_reply_bytes", "must be at least 64 KiB");
-    for (const auto& [name, value] : o.settings) validate_setting(name, value);
+    for (const auto& [name, value] : o.settings) detail::validate_setting(name, value);
     // Any other statement might have several results.
     if (!o.probe.empty() && !lower(o.probe).starts_with("select"))
         refuse("probe", "must begin with SELECT");
@@ -229,8 +233,28 @@ result_in<Mode, void> clear_found_rows(session* on) {
     on->note_found_rows_cleared();
 }
 
+/// The setup of the lease, in a round trip of its own. A statement follows only if it succeeds.
+template <class Mode>
+result_in<Mode, void> set_up_if_pending(session* on) {
+    if (!on->setup_pending()) co_return;
+    co_await reset_if_pending<Mode>(on);
+    on->note_setup_sent();
+    querying set(*on, on->setup());
+    try {
+        co_await converse<Mode>(on, &set, on->deadline());
+    } catch (const statement_error& e) {
+        throw statement_error(
+            std::string("cenote: MariaDB: the statement was not run, because the role or the "
+                        "settings of its lease could not be set: ") +
+                e.what(),
+            e.sqlstate(), e.code());
+    }
+    on->note_setup_done();
+}
+
 template <class Mode>
 result_in<Mode, st_mysql*> expose_handle(std::shared_ptr<session> on) {
+    co_await set_up_if_pending<Mode>(on.get());
     if (on->has_leftovers()) co_await clear_found_rows<Mode>(on.get());
     on->note_handle_exposed();
     co_return on->handle();
@@ -266,6 +290,7 @@ bool is_stale(const statement_error& e, const detail::prepared& what) {
 /// Executes the kept statement with this text, or prepares, executes and keeps one.
 template <class Mode, class Statement>
 result_in<Mode, sql::result> execute(std::shared_ptr<session> on, Statement what) {
+    co_await set_up_if_pending<Mode>(on.get());
     if (on->must_clear_found_rows(what.text())) co_await clear_found_rows<Mode>(on.get());
     if (detail::prepared* known = on->kept(what.text())) {
         try {
@@ -293,6 +318,7 @@ result_in<Mode, sql::result> execute_prepared(std::shared_ptr<session> on, state
 
 template <class Mode, class Text>
 result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
+    co_await set_up_if_pending<Mode>(on.get());
     if (on->must_clear_found_rows(text)) co_await clear_found_rows<Mode>(on.get());
     executing first(*on, text, {}, executing::extent::prepare);
     co_await converse<Mode>(on.get(), &first, on->deadline());
@@ -346,6 +372,7 @@ public:
     /// Returns when the server has reported whether there are rows.
     template <class Mode, class Statement>
     static result_in<Mode, cursor> begin(std::shared_ptr<session> on, Statement what) {
+        co_await set_up_if_pending<Mode>(on.get());
         if (on->must_clear_found_rows(what.text())) co_await clear_found_rows<Mode>(on.get());
         auto begun = std::make_shared<rows>(on);
         executing first(*on, what.text(), what.parameters(), executing::extent::until_rows);

@@ -1,6 +1,8 @@
 // When a session of MariaDB is reset, how thoroughly, and with which statements.
 #include <algorithm>
 #include <array>
+#include <stdexcept>
+#include <utility>
 
 #include "connector/mariadb_session.hpp"
 
@@ -180,6 +182,7 @@ bool may_select(std::string_view text) noexcept {
 
 verdict session::end_lease() noexcept {
     timeout_ = settings_->operation_timeout;
+    setup_.clear();
     if (handle_was_exposed_ && handle_ != nullptr) refuse_files_and_reconnects();
     bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
     bool unfinished = in_transaction() || !automatic;
@@ -204,6 +207,37 @@ void session::postpone_reset() noexcept {
     forget_statements();
 }
 
+/// The role comes last: it may not be allowed to make the other settings.
+void session::use(std::shared_ptr<const sql::lease_setup> setup) {
+    if (!setup_.empty()) throw std::logic_error("cenote: a lease can be set up only once");
+    std::string text;
+    auto add = [&text](const std::string& part) { text += (text.empty() ? "SET " : ", ") + part; };
+    for (const auto& [name, value] : setup->settings) {
+        validate_setting(name, value);
+        add((name.starts_with('@') ? "" : "SESSION ") + name + " = " + literal_of(name, value));
+    }
+    if (auto limit = setup->statement_timeout) {
+        if (limit->count() <= 0)
+            throw std::invalid_argument("cenote: statement_timeout must be positive");
+        constexpr std::chrono::nanoseconds most = std::chrono::hours(24 * 365);  // the server's
+        const auto us =
+            std::chrono::ceil<std::chrono::microseconds>(std::min(*limit, most)).count();
+        std::string fraction = std::to_string(us % 1'000'000);
+        fraction.insert(0, 6 - fraction.size(), '0');
+        add("SESSION max_statement_time = " + std::to_string(us / 1'000'000) + "." + fraction);
+        // The server's error must come before this side gives up the connection.
+        set_timeout(std::max(timeout_, std::min(*limit, most) + std::chrono::seconds(1)));
+    }
+    if (!setup->role.empty()) {
+        constexpr std::string_view none = "none";
+        if (setup->role.find('\0') != std::string::npos ||
+            (setup->role.size() == none.size() && mentions(setup->role, none)))
+            throw std::invalid_argument("cenote: MariaDB: this is not the name of a role");
+        add("ROLE " + quoted(setup->role));
+    }
+    setup_ = std::move(text);
+}
+
 void session::note_statement(std::string_view text) noexcept {
     changed_by_latest_ = false;
     if (mode_ != reset_mode::by_tracking) condition_.note_changed();
@@ -212,7 +246,10 @@ void session::note_statement(std::string_view text) noexcept {
 }
 
 void session::note_reply() {
-    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) == 0) return;
+    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) != 0) note_setup_sent();
+}
+
+void session::note_setup_sent() {
     condition_.note_changed();
     has_lasting_changes_ = true;
     // Kept statements would run with the database and the modes of the time they were prepared.

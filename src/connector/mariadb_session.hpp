@@ -110,6 +110,8 @@ struct server_facts {
     std::string client_address;            // this end of the connection, as the server sees it
 };
 
+/// A setting of the options or of a lease. Throws std::invalid_argument. (mariadb.cpp)
+void validate_setting(const std::string& name, const std::string& value);
 /// As a byte string, which means the same in every character set and mode.
 std::string as_bytes(std::string_view text);
 /// Whether a text contains this word; ignores case. `word`: in lower case.
@@ -140,6 +142,7 @@ public:
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
+    void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
     bool broken() const noexcept override { return condition_.broken(); }
 
@@ -209,6 +212,15 @@ public:
     /// A reset has closed all statements on the server, or will.
     void forget_statements() noexcept;
 
+    // The setup of a lease: its role and its settings (decision 0040).
+
+    bool setup_pending() const noexcept { return !setup_.empty(); }
+    /// One statement.
+    const std::string& setup() const noexcept { return setup_; }
+    /// It is about to be sent: the session needs a full reset.
+    void note_setup_sent();
+    void note_setup_done() noexcept { setup_.clear(); }
+
     // Statements.
 
     /// The unnamed statement that was executed last. It is closed together with the next one.
@@ -243,6 +255,7 @@ private:
     throttle reads_;
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
+    std::string setup_;  // of this lease; empty: none, or done
     reset_mode mode_ = reset_mode::at_release;
     bool tracks_ = false;                   // the server reports changes of the session
     bool reports_lasting_changes_ = false;  // those that COM_RESET_CONNECTION leaves behind, too

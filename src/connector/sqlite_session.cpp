@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <new>
 #include <sqlite3.h>
 #include <stdexcept>
@@ -317,6 +318,7 @@ verdict session::end_lease() noexcept {
     statements_.clear();
     end_statements();
     end_turn();
+    setup_.reset();
     only_reads_ = false;
     timeout_ = settings_->operation_timeout;
     sqlite3_set_last_insert_rowid(handle_, 0);
@@ -340,6 +342,34 @@ void session::reset() {
         has_changed_ = false;
     }
     by_connector_ = false;
+}
+
+void session::use(std::shared_ptr<const sql::lease_setup> setup) {
+    if (!setup->role.empty()) throw std::invalid_argument("cenote: SQLite has no roles");
+    for (const auto& [name, value] : setup->settings) {
+        if (!std::ranges::binary_search(session_pragmas, lower(name)))
+            throw std::invalid_argument("cenote: SQLite: \"" + name +
+                                        "\" is not a pragma that can be set for one lease");
+        bool is_word = !value.empty() && std::ranges::all_of(value, [](char c) {
+            return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+        });
+        if (!is_word)
+            throw std::invalid_argument(
+                "cenote: SQLite: the value of a pragma must be a number or a word");
+    }
+    if (setup->statement_timeout) {
+        if (setup->statement_timeout->count() <= 0)
+            throw std::invalid_argument("cenote: statement_timeout must be positive");
+        set_timeout(*setup->statement_timeout);
+    }
+    setup_ = std::move(setup);
+}
+
+/// Before the first statement. The reset undoes the pragmas.
+void session::set_up_lease() {
+    if (setup_ == nullptr) return;
+    for (const auto& [name, value] : setup_->settings) run("PRAGMA " + name + " = " + value);
+    setup_.reset();
 }
 
 void session::undo_pragmas() {
@@ -473,6 +503,7 @@ sql::result session::run(const std::string& text) {
 
 sql::result session::perform(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
+    set_up_lease();
     if (kept_.on()) return perform_kept(text, parameters);
     compiled s = compile(text);
     return collect(s, parameters);
@@ -494,6 +525,7 @@ sql::result session::perform_kept(std::string_view text,
 
 sql::statement session::make(std::string_view text) {
     limit time(*this);
+    set_up_lease();
     return keep(compile(text, SQLITE_PREPARE_PERSISTENT));
 }
 
@@ -507,6 +539,7 @@ sql::result session::perform(const sql::statement& prepared,
 
 sql::statement session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
+    set_up_lease();
     compiled s = compile(text);
     bind(s.handle.get(), parameters, true);
     return keep(std::move(s));

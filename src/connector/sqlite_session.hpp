@@ -60,6 +60,7 @@ public:
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
+    void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
     bool broken() const noexcept override { return condition_.broken(); }
 
@@ -117,6 +118,7 @@ private:
     void note(int action, const char* name, const char* argument, const char* database);
     void note_pragma(std::string_view name);
     void undo_pragmas();
+    void set_up_lease();
     void detach_all();
     void drop_temporaries();
 
@@ -152,6 +154,7 @@ private:
     } compiled_writes_;
     std::vector<compiled> statements_;
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas of a new session
+    std::shared_ptr<const sql::lease_setup> setup_;              // of this lease, not made yet
     bool has_changed_ = false;
     bool cannot_undo_ = false;
     bool waits_ = true;         // for locks
