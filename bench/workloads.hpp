@@ -33,6 +33,9 @@ void run_servers(report& into);
 /// Statements through a database.
 void run_databases(report& into);
 
+/// W7: a million rows as structs.
+void run_rows(report& into);
+
 /// Deadlines and recovery with a failing server.
 void run_outages(report& into);
 
