@@ -25,6 +25,7 @@
 #include "cenote/server_error.hpp"
 #include "cenote/sql.hpp"
 #include "cenote/sql_connection.hpp"
+#include "cenote/sql_many.hpp"
 #include "cenote/stats.hpp"
 
 namespace cenote {
@@ -281,6 +282,81 @@ public:
     auto async_stream(statement_text text, Args&&... args) {
         return start(&database_detail::executor::async_stream, call_of(text, false), text,
                      std::forward<Args>(args)...);
+    }
+
+    /// Runs one statement for each row of a range, with few round trips: tuples of values, lists of
+    /// values, or single values. All rows take effect, or none; see sql::many_options. Returns how
+    /// many rows of tables were affected. Throws sql::batch_error with the index of a row that the
+    /// server refuses, and what the range throws.
+    ///
+    ///     std::vector<std::tuple<int, std::string>> rows{{1, "Ada"}, {2, "Grace"}};
+    ///     db.execute_many("INSERT INTO customer (id, name) VALUES (?, ?)", rows);
+    template <class Rows>
+    std::uint64_t execute_many(statement_text text, Rows&& rows,
+                               const sql::many_options& how = {}) {
+        sql::detail::range_source<Rows> all(std::forward<Rows>(rows));
+        return executor_->execute_many(text.text(), all, how, call_of(text, false));
+    }
+    /// Like execute_many. A range that is an lvalue must live until the end.
+    template <class Rows, class Token = boost::asio::use_awaitable_t<>>
+    auto async_execute_many(statement_text text, Rows&& rows, const sql::many_options& how = {},
+                            Token&& token = {}) {
+        auto all = std::make_shared<sql::detail::range_source<Rows>>(std::forward<Rows>(rows));
+        return database_detail::complete_with(
+            database_detail::executor::async_execute_many(
+                executor_, std::string(text.text()), std::move(all), how, call_of(text, false)),
+            std::forward<Token>(token));
+    }
+    template <class Rows, database_detail::completion_token Token>
+    auto async_execute_many(statement_text text, Rows&& rows, Token&& token) {
+        return async_execute_many(text, std::forward<Rows>(rows), sql::many_options(),
+                                  std::forward<Token>(token));
+    }
+
+    /// Runs all statements of a batch, with PostgreSQL in one round trip. All take effect, or none;
+    /// see sql::many_options. Returns their results. Throws sql::batch_error with the index of a
+    /// statement that the server refuses.
+    std::vector<sql::result> execute(const sql::batch& all, const sql::many_options& how = {},
+                                     std::source_location at = std::source_location::current()) {
+        return executor_->execute_batch(all, how, {at, how_});
+    }
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_execute(sql::batch all, const sql::many_options& how = {}, Token&& token = {},
+                       std::source_location at = std::source_location::current()) {
+        return database_detail::complete_with(database_detail::executor::async_execute_batch(
+                                                  executor_, std::move(all), how, {at, how_}),
+                                              std::forward<Token>(token));
+    }
+    template <database_detail::completion_token Token>
+    auto async_execute(sql::batch all, Token&& token,
+                       std::source_location at = std::source_location::current()) {
+        return async_execute(std::move(all), sql::many_options(), std::forward<Token>(token), at);
+    }
+
+    /// Begins a COPY … FROM STDIN of PostgreSQL; see sql::copy_in. It keeps the connection until it
+    /// has finished, or is destroyed. In a scope or transaction, every other statement throws
+    /// std::logic_error until then. Throws statement_error with other servers.
+    sql::copy_in copy_in(statement_text text) {
+        return executor_->copy_in(text.text(), call_of(text, false));
+    }
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_copy_in(statement_text text, Token&& token = {}) {
+        return database_detail::complete_with(
+            database_detail::executor::async_copy_in(executor_, std::string(text.text()),
+                                                     call_of(text, false)),
+            std::forward<Token>(token));
+    }
+    /// Begins a COPY … TO STDOUT of PostgreSQL; see sql::copy_out. It keeps the connection as
+    /// copy_in does.
+    sql::copy_out copy_out(statement_text text) {
+        return executor_->copy_out(text.text(), call_of(text, false));
+    }
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_copy_out(statement_text text, Token&& token = {}) {
+        return database_detail::complete_with(
+            database_detail::executor::async_copy_out(executor_, std::string(text.text()),
+                                                      call_of(text, false)),
+            std::forward<Token>(token));
     }
 
 protected:

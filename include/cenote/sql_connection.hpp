@@ -2,10 +2,7 @@
 // blocking and awaited.
 #pragma once
 
-#include <boost/asio/associated_executor.hpp>
-#include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <cstddef>
@@ -20,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "cenote/detail/complete_with.hpp"
 #include "cenote/sql.hpp"
+#include "cenote/sql_many.hpp"
 
 namespace cenote::sql {
 
@@ -53,31 +52,6 @@ public:
     virtual std::optional<row> next() = 0;
     virtual boost::asio::awaitable<std::optional<row>> async_next() = 0;
 };
-
-template <class T>
-struct completion {
-    using signature = void(std::exception_ptr, T);
-};
-template <>
-struct completion<void> {
-    using signature = void(std::exception_ptr);
-};
-
-/// Runs an awaitable and completes a token with its result or exception. With use_awaitable it is
-/// the awaitable itself.
-template <class T, class Token>
-auto complete_with(boost::asio::awaitable<T> work, Token&& token) {
-    if constexpr (std::is_same_v<std::decay_t<Token>, boost::asio::use_awaitable_t<>>) {
-        return work;
-    } else {
-        auto start = [](auto handler, boost::asio::awaitable<T> w) {
-            auto where = boost::asio::get_associated_executor(handler);
-            boost::asio::co_spawn(where, std::move(w), std::move(handler));
-        };
-        return boost::asio::async_initiate<Token, typename completion<T>::signature>(
-            start, token, std::move(work));
-    }
-}
 
 }  // namespace detail
 
@@ -170,6 +144,20 @@ public:
                                                          bound_statement what) = 0;
     virtual cursor stream(std::string_view text, std::span<const parameter> parameters) = 0;
     virtual boost::asio::awaitable<cursor> async_stream(bound_statement what) = 0;
+    /// Returns how many rows were affected.
+    virtual std::uint64_t execute_many(std::string_view text, value_source& rows,
+                                       const many_options& how) = 0;
+    virtual boost::asio::awaitable<std::uint64_t> async_execute_many(
+        std::string text, std::shared_ptr<value_source> rows, many_options how) = 0;
+    virtual std::vector<result> execute_batch(std::span<const bound_statement> all,
+                                              const many_options& how) = 0;
+    virtual boost::asio::awaitable<std::vector<result>> async_execute_batch(
+        std::shared_ptr<const batch> all, many_options how) = 0;
+    // For servers that have COPY. The others throw.
+    virtual sql::copy_in copy_in(std::string_view text);
+    virtual boost::asio::awaitable<sql::copy_in> async_copy_in(std::string text);
+    virtual sql::copy_out copy_out(std::string_view text);
+    virtual boost::asio::awaitable<sql::copy_out> async_copy_out(std::string text);
 
     /// Until the lease ends.
     virtual void set_timeout(std::chrono::nanoseconds timeout) = 0;
@@ -285,6 +273,54 @@ public:
         return own().async_stream(bound_statement(statement_text, bound));
     }
 
+    /// Runs one statement for each row of a range, with few round trips. A row is a tuple of
+    /// values, a list of values or parameters, or a single value. Returns how many rows of tables
+    /// were affected; rows that the statement returns are dropped, and MariaDB refuses such a
+    /// statement. Throws batch_error with the index of a row that the server refuses, and what the
+    /// range throws: then as if that row was refused. operation_timeout applies to each chunk.
+    ///
+    ///     std::vector<std::tuple<int, std::string>> rows{{1, "Ada"}, {2, "Grace"}};
+    ///     c.execute_many("INSERT INTO customer (id, name) VALUES ($1, $2)", rows);
+    template <class Rows>
+    std::uint64_t execute_many(std::string_view statement_text, Rows&& rows,
+                               const many_options& how = {}) {
+        detail::range_source<Rows> all(std::forward<Rows>(rows));
+        return own().execute_many(statement_text, all, how);
+    }
+    /// Like execute_many. A range that is an lvalue must live until the end.
+    template <class Rows>
+    boost::asio::awaitable<std::uint64_t> async_execute_many(std::string_view statement_text,
+                                                             Rows&& rows,
+                                                             const many_options& how = {}) {
+        return own().async_execute_many(
+            std::string(statement_text),
+            std::make_shared<detail::range_source<Rows>>(std::forward<Rows>(rows)), how);
+    }
+
+    /// Runs all statements of a batch: with PostgreSQL in one round trip. Returns their results.
+    /// Throws batch_error with the index of a statement that the server refuses.
+    std::vector<result> execute(const batch& all, const many_options& how = {}) {
+        return own().execute_batch(all.statements(), how);
+    }
+    boost::asio::awaitable<std::vector<result>> async_execute(batch all,
+                                                              const many_options& how = {}) {
+        return own().async_execute_batch(std::make_shared<const batch>(std::move(all)), how);
+    }
+
+    /// Begins a COPY … FROM STDIN; see sql::copy_in. PostgreSQL only: others throw statement_error.
+    /// operation_timeout applies to each call.
+    sql::copy_in copy_in(std::string_view statement_text) { return own().copy_in(statement_text); }
+    boost::asio::awaitable<sql::copy_in> async_copy_in(std::string_view statement_text) {
+        return own().async_copy_in(std::string(statement_text));
+    }
+    /// Begins a COPY … TO STDOUT; see sql::copy_out.
+    sql::copy_out copy_out(std::string_view statement_text) {
+        return own().copy_out(statement_text);
+    }
+    boost::asio::awaitable<sql::copy_out> async_copy_out(std::string_view statement_text) {
+        return own().async_copy_out(std::string(statement_text));
+    }
+
     /// Replaces the connector's operation_timeout until the lease ends. For a statement that is
     /// known to take long, or that must not:
     ///
@@ -327,6 +363,15 @@ public:
     }
     boost::asio::awaitable<result> async_execute_bound(bound_statement what) {
         return own().async_execute(std::move(what));
+    }
+    /// Like execute_many, for the library.
+    std::uint64_t execute_many_of(std::string_view text, detail::value_source& rows,
+                                  const many_options& how) {
+        return own().execute_many(text, rows, how);
+    }
+    boost::asio::awaitable<std::uint64_t> async_execute_many_of(
+        std::string text, std::shared_ptr<detail::value_source> rows, const many_options& how) {
+        return own().async_execute_many(std::move(text), std::move(rows), how);
     }
     /// Like stream.
     cursor stream_bound(std::string_view text, std::span<const parameter> parameters) {

@@ -12,6 +12,7 @@
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
 #include "connector/login.hpp"
+#include "connector/mariadb_converse.hpp"
 #include "connector/mariadb_session.hpp"
 #include "connector/socket.hpp"
 #include "connector/statement_view.hpp"
@@ -33,12 +34,17 @@ using connector_detail::logins;
 using connector_detail::result_in;
 using connector_detail::statement_view;
 using connector_detail::steps;
+using detail::clear_found_rows;
+using detail::converse;
 using detail::executing;
 using detail::fetching;
 using detail::pinging;
 using detail::querying;
+using detail::reset_if_pending;
 using detail::session;
+using detail::set_up_if_pending;
 using detail::setting_up;
+using detail::together;
 
 // Options.
 
@@ -200,58 +206,6 @@ std::uint64_t connection::id() const { return mysql_thread_id(own().handle()); }
 
 namespace {
 
-/// One exchange. The connection survives an error of the statement; if the coroutine ends early,
-/// the exchange breaks the connection.
-template <class Mode>
-result_in<Mode, void> converse(session* on, steps* what, instant deadline) {
-    exchange guard(on->condition());
-    try {
-        co_await Mode::drive(*what, deadline);
-    } catch (const statement_error&) {
-        guard.complete();
-        throw;
-    }
-    guard.complete();
-}
-
-// Resets that cannot go with the next statement.
-
-template <class Mode>
-result_in<Mode, void> reset_if_pending(session* on) {
-    if (!on->reset_pending()) co_return;
-    setting_up again(*on, setting_up::start::pending_reset);
-    co_await converse<Mode>(on, &again, on->deadline());
-}
-
-/// Before a text that uses FOUND_ROWS(), which a reset leaves as it was, and before a borrower gets
-/// the handle.
-template <class Mode>
-result_in<Mode, void> clear_found_rows(session* on) {
-    co_await reset_if_pending<Mode>(on);
-    querying any_rows(*on, "SELECT 1");  // every SELECT sets FOUND_ROWS()
-    co_await converse<Mode>(on, &any_rows, on->deadline());
-    on->note_found_rows_cleared();
-}
-
-/// The setup of the lease, in a round trip of its own. A statement follows only if it succeeds.
-template <class Mode>
-result_in<Mode, void> set_up_if_pending(session* on) {
-    if (!on->setup_pending()) co_return;
-    co_await reset_if_pending<Mode>(on);
-    on->note_setup_sent();
-    querying set(*on, on->setup());
-    try {
-        co_await converse<Mode>(on, &set, on->deadline());
-    } catch (const statement_error& e) {
-        throw statement_error(
-            std::string("cenote: MariaDB: the statement was not run, because the role or the "
-                        "settings of its lease could not be set: ") +
-                e.what(),
-            e.sqlstate(), e.code());
-    }
-    on->note_setup_done();
-}
-
 template <class Mode>
 result_in<Mode, st_mysql*> expose_handle(std::shared_ptr<session> on) {
     co_await set_up_if_pending<Mode>(on.get());
@@ -352,6 +306,90 @@ sql::result session::execute(const statement& prepared,
 
 asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
     return execute_prepared<awaited>(shared_from_this(), prepared, std::move(what));
+}
+
+// Batches.
+
+namespace {
+
+/// One after the other: the library has no pipeline.
+template <class Mode>
+result_in<Mode, std::vector<sql::result>> execute_each(std::shared_ptr<session> on,
+                                                       std::span<const sql::bound_statement> all,
+                                                       bool atomic) {
+    std::vector<sql::result> results;
+    std::vector<std::size_t> failed;
+    std::exception_ptr first;
+    const bool within = on->in_transaction();
+    bool ended = false;
+    for (std::size_t i = 0; i < all.size() && !ended; ++i) {
+        try {
+            statement_view what(all[i].text(), all[i].parameters());
+            sql::result one = co_await execute<Mode>(on, what);
+            results.push_back(std::move(one));
+            continue;
+        } catch (const statement_error&) {
+            if (first == nullptr) first = std::current_exception();
+            failed.push_back(i);
+        }
+        // An error may end the transaction; then no further statement must run outside of it.
+        if (within && !atomic) co_await detail::ask<Mode>(on.get(), "DO 0");
+        ended = atomic || (within && !on->in_transaction());
+    }
+    try {
+        if (first != nullptr) std::rethrow_exception(first);
+    } catch (const statement_error& e) {
+        const std::size_t index = failed.front();
+        throw sql::batch_error(e, index,
+                               std::make_shared<const std::vector<std::size_t>>(std::move(failed)));
+    }
+    co_return results;
+}
+
+std::span<const sql::bound_statement> statements_of(std::span<const sql::bound_statement> all) {
+    return all;
+}
+std::span<const sql::bound_statement> statements_of(const std::shared_ptr<const sql::batch>& of) {
+    return of->statements();
+}
+
+template <class Mode, class Batch>
+result_in<Mode, std::vector<sql::result>> execute_batch(std::shared_ptr<session> on, Batch what,
+                                                        sql::many_options how) {
+    const auto all = statements_of(what);
+    if (!how.atomic || all.size() < 2) {
+        std::vector<sql::result> each = co_await execute_each<Mode>(on, all, how.atomic);
+        co_return each;
+    }
+    co_await set_up_if_pending<Mode>(on.get());
+    co_await reset_if_pending<Mode>(on.get());
+    together<Mode> one(*on);
+    co_await one.begin();
+    std::exception_ptr failure;
+    std::vector<sql::result> results;
+    try {
+        results = co_await execute_each<Mode>(on, all, true);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure == nullptr) {
+        co_await one.commit();
+        co_return results;
+    }
+    if (on->condition().idle()) co_await one.undo();
+    std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+std::vector<sql::result> session::execute_batch(std::span<const sql::bound_statement> all,
+                                                const sql::many_options& how) {
+    return mariadb::execute_batch<blocking>(shared_from_this(), all, how).get();
+}
+
+asio::awaitable<std::vector<sql::result>> session::async_execute_batch(
+    std::shared_ptr<const sql::batch> all, sql::many_options how) {
+    return mariadb::execute_batch<awaited>(shared_from_this(), std::move(all), how);
 }
 
 // Cursors.

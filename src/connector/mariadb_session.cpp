@@ -257,6 +257,14 @@ void session::forsake() noexcept {
     handle_ = nullptr;
 }
 
+bool session::has_bulk() const noexcept {
+    unsigned long extended = 0;
+    constexpr unsigned long bulk = MARIADB_CLIENT_STMT_BULK_OPERATIONS >> 32U;
+    return mariadb_get_infov(handle_, MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES, &extended) ==
+               0 &&
+           (extended & bulk) != 0;
+}
+
 void session::shut_down() noexcept { ::shutdown(descriptor(), SHUT_RDWR); }
 
 bool session::in_transaction() const noexcept {

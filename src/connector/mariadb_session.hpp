@@ -27,6 +27,7 @@
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
 #include "connector/login.hpp"
+#include "connector/mariadb_bulk.hpp"
 #include "connector/mariadb_throttle.hpp"
 #include "connector/statement_cache.hpp"
 
@@ -141,6 +142,16 @@ public:
                                                       sql::bound_statement what) override;
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    // mariadb_bulk.cpp
+    std::uint64_t execute_many(std::string_view text, sql::detail::value_source& rows,
+                               const sql::many_options& how) override;
+    boost::asio::awaitable<std::uint64_t> async_execute_many(
+        std::string text, std::shared_ptr<sql::detail::value_source> rows,
+        sql::many_options how) override;
+    std::vector<sql::result> execute_batch(std::span<const sql::bound_statement> all,
+                                           const sql::many_options& how) override;
+    boost::asio::awaitable<std::vector<sql::result>> async_execute_batch(
+        std::shared_ptr<const sql::batch> all, sql::many_options how) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
@@ -154,6 +165,8 @@ public:
     connector_detail::condition& condition() noexcept { return condition_; }
     int descriptor() const noexcept { return static_cast<int>(mysql_get_socket(handle_)); }
     bool encrypted() const noexcept { return encrypted_; }
+    /// Whether the server takes many rows for one statement.
+    bool has_bulk() const noexcept;
 
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
     /// All reads of the library go through the throttle.
@@ -433,6 +446,12 @@ public:
         on.note_statement({});
     }
 
+    /// Executes in bulk. `rows` must outlive this object.
+    executing(session& on, prepared& what, bulk_rows& rows, std::size_t first, std::size_t last)
+        : executing(on, what, {}) {
+        many_ = {.rows = &rows, .first = first, .last = last};
+    }
+
     sql::result take() { return std::move(result_); }
     /// With `until_rows`: whether there are rows to be fetched.
     bool has_rows() const { return has_rows_; }
@@ -452,6 +471,11 @@ private:
     std::string_view text_;
     prepared* what_ = nullptr;
     std::span<const sql::parameter> parameters_;
+    struct {
+        bulk_rows* rows = nullptr;
+        std::size_t first = 0;
+        std::size_t last = 0;
+    } many_;
     extent extent_ = extent::all;
     phase phase_ = phase::begin;
     sql::result result_;

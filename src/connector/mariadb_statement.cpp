@@ -290,7 +290,8 @@ bool executing::execute() {
     with_reset() = false;
     if (what_ == on().latest().get()) what_->note_prepared(text_);
     if (extent_ == extent::prepare) return false;
-    what_->bind(parameters_);
+    if (many_.rows != nullptr) many_.rows->bind(what_->handle(), many_.first, many_.last);
+    else what_->bind(parameters_);
     phase_ = phase::executed;
     call<mysql_stmt_execute_start, mysql_stmt_execute_cont>(&number(), what_->handle());
     return true;

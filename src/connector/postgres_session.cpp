@@ -258,265 +258,102 @@ void session::forsake() noexcept {
     if (PGconn* parents = handle_.release()) ::close(PQsocket(parents));
 }
 
-// Conversation.
+// Exchanges.
 
-conversation::~conversation() {
+exchanging::~exchanging() {
     if (exchange_ && !ended_ && !unrun_) with_->cancel_statement();
 }
 
-void conversation::begin() {
-    sets_up_ = sets_up_ && with_->setup_pending();
-    if (sets_up_) with_->check_setup();
+void exchanging::begin() {
     exchange_.emplace(with_->condition());
     if (origin_ == origin::borrower) with_->note_use();
-    if (with_->reset_pending() || sets_up_) begin_pipeline();
 }
 
-/// Sends the pending reset and the setup in front of the request.
-void conversation::begin_pipeline() {
-    if (PQenterPipelineMode(with_->handle()) == 0) fail();
-    pipelined_ = true;
-    if (with_->reset_pending()) {
-        reset_results_ = with_->send_pending_reset();
-        if (reset_results_ == 0) fail();
-    }
-    if (sets_up_) {
-        setup_results_ = with_->send_setup();
-        if (setup_results_ == 0) fail();
-    }
+void exchanging::begin_pipeline() {
+    if (PQenterPipelineMode(handle()) == 0) fail();
+    if (!with_->reset_pending()) return;
+    reset_results_ = with_->send_pending_reset();
+    if (reset_results_ == 0) fail();
 }
 
-void conversation::reset() {
-    begin();
-    answered_ = true;
-    sent(1);
-}
-
-void conversation::set_up() {
-    sets_up_ = true;
-    reset();
-}
-
-void conversation::query(std::string_view text, std::span<const sql::parameter> parameters) {
-    refuse_zero_bytes(text, "statement");
-    libpq_parameters p(parameters);
-    std::string command(text);
-    begin();
-    if (origin_ == origin::borrower) with_->note_text(text);
-    sent(PQsendQueryParams(with_->handle(), command.c_str(), p.count(), p.types(), p.values(),
-                           p.lengths(), p.formats(), 0));
-}
-
-void conversation::run(const char* script) {
-    begin();
-    sent(PQsendQuery(with_->handle(), script));
-}
-
-void conversation::execute(const std::string& name, std::span<const sql::parameter> parameters) {
-    libpq_parameters p(parameters);
-    begin();
-    sent(PQsendQueryPrepared(with_->handle(), name.c_str(), p.count(), p.values(), p.lengths(),
-                             p.formats(), 0));
-}
-
-void conversation::prepare(const std::string& name, std::string_view text,
-                           std::span<const sql::parameter> parameters) {
-    refuse_zero_bytes(text, "statement");
-    libpq_parameters p(parameters);
-    std::string command(text);
-    begin();
-    prepares_ = true;
-    if (origin_ == origin::borrower) with_->note_prepare(text);
-    sent(PQsendPrepare(with_->handle(), name.c_str(), command.c_str(), p.count(), p.types()));
-}
-
-void conversation::describe(const std::string& name) {
-    begin();
-    sent(PQsendDescribePrepared(with_->handle(), name.c_str()));
-}
-
-void conversation::sent(int success) {
-    if (success == 0) fail();
-    if (pipelined_ && PQpipelineSync(with_->handle()) == 0) fail();
-}
-
-void conversation::row_by_row() {
-    by_row_ = true;
-    if (reset_results_ + setup_results_ > 0)
-        return;  // libpq applies the mode to the reply that comes next
-    if (PQsetSingleRowMode(with_->handle()) == 0) fail();
-}
-
-need conversation::step() {
-    if (ended_ || row_) return need::nothing;
-    if (with_->condition().broken()) fail();
-    PGconn* conn = with_->handle();
-    if (flushing_) {
-        int left = PQflush(conn);
-        if (left < 0) fail();
-        flushing_ = left != 0;
-    }
-    for (bool read = std::exchange(fresh_, false);; read = true) {
-        while (PQisBusy(conn) == 0) {
-            on_result(result_ptr(PQgetResult(conn)));
-            if (ended_ || row_) return need::nothing;
-        }
-        if (read) return flushing_ ? need::to_do_either : need::to_read;
-        consume();
-    }
+bool exchanging::flush() {
+    int left = PQflush(handle());
+    if (left < 0) fail();
+    return left == 0;
 }
 
 /// Once for each step: libpq reads at most what its buffer holds, and parses all of it at once.
-void conversation::consume() {
-    PGconn* conn = with_->handle();
-    if (PQconsumeInput(conn) == 0) fail();
-    read_.note_read(PQsocket(conn));
+void exchanging::consume() {
+    if (PQconsumeInput(handle()) == 0) fail();
+    read_.note_read(PQsocket(handle()));
     if (read_.bytes() > with_->settings().max_reply_bytes) refuse_length(*with_);
 }
 
-void conversation::on_result(result_ptr r) {
-    if (reset_results_ > 0) return on_reset_result(std::move(r));
-    if (setup_results_ > 0) return on_setup_result(std::move(r));
-    if (r == nullptr && pipelined_) {
-        bool twice = std::exchange(answered_, true);
-        if (twice || PQstatus(with_->handle()) != CONNECTION_OK) fail();
-        return;
-    }
-    if (r == nullptr) return conclude();
-    switch (PQresultStatus(r.get())) {
-        case PGRES_SINGLE_TUPLE: row_ = std::move(r); break;
-        case PGRES_TUPLES_OK:
-        case PGRES_COMMAND_OK:
-        case PGRES_EMPTY_QUERY: reply_ = std::move(r); break;
-        case PGRES_COPY_IN:
-        case PGRES_COPY_OUT:
-        case PGRES_COPY_BOTH:
-            throw connection_error(error_kind::connection,
-                                   "cenote: PostgreSQL: COPY is not supported; use native_handle() "
-                                   "and discard the lease");
-        case PGRES_PIPELINE_SYNC: leave_pipeline(); break;
-        case PGRES_PIPELINE_ABORTED:
-            if (failure_) break;  // of the setup
-            [[fallthrough]];
-        default: failure_ = classified(failure_of(r.get())); break;
-    }
-}
-
 /// Each piece of the reset has a result and a null.
-void conversation::on_reset_result(result_ptr r) {
+bool exchanging::on_reset_result(result_ptr r) {
     if (r != nullptr) {
         switch (PQresultStatus(r.get())) {
-            case PGRES_COMMAND_OK: return;
-            case PGRES_TUPLES_OK: reset_reply_ = std::move(r); return;
+            case PGRES_COMMAND_OK: return false;
+            case PGRES_TUPLES_OK: reset_reply_ = std::move(r); return false;
             default: fail_unrun(r.get());
         }
     }
-    if (PQstatus(with_->handle()) != CONNECTION_OK) fail();
-    if (--reset_results_ > 0) return;
+    if (PQstatus(handle()) != CONNECTION_OK) fail();
+    if (--reset_results_ > 0) return false;
     with_->note_pending_reset_done(reset_reply_.get());
-    if (by_row_) row_by_row();
-    with_->drop_notifications();  // an earlier lease was listening until the reset
+    return true;
 }
 
-/// Each piece of the setup has a result and a null, also those that were skipped after an error.
-void conversation::on_setup_result(result_ptr r) {
-    if (r != nullptr) {
-        switch (PQresultStatus(r.get())) {
-            case PGRES_COMMAND_OK:
-            case PGRES_TUPLES_OK: return;
-            case PGRES_PIPELINE_ABORTED:
-                if (failure_) return;
-                [[fallthrough]];
-            default: failure_ = with_->meaning_of_setup_failure(failure_of(r.get())); return;
-        }
-    }
-    if (PQstatus(with_->handle()) != CONNECTION_OK) fail();
-    if (--setup_results_ > 0 || failure_) return;
-    with_->note_setup_done();
-    if (by_row_) row_by_row();
-}
-
-void conversation::leave_pipeline() {
-    if (PQexitPipelineMode(with_->handle()) == 0) fail();
-    if (with_->in_transaction() && failure_ && failure_->unrun) return undo_setup();
-    conclude();
-}
-
-/// The setup has failed in a transaction of its own. Its end is part of this conversation.
-void conversation::undo_setup() {
-    pipelined_ = false;
-    if (PQsendQuery(with_->handle(), "rollback") == 0) fail();
-    flushing_ = true;
-}
+failure exchanging::failure_in(const PGresult* r) const { return classified(failure_of(r)); }
 
 /// "Read-only" is an error of the statement alone if the server was meant for reading, or if only
 /// the transaction or the session is read-only. Otherwise the server was demoted.
-failure conversation::classified(failure f) const {
+failure exchanging::classified(failure f) const {
     if (f.sqlstate != "25006") return f;
     auto is_off = [this](const char* what) {
-        const char* value = PQparameterStatus(with_->handle(), what);
+        const char* value = PQparameterStatus(handle(), what);
         return value != nullptr && std::string_view(value) == "off";
     };
     server_role wanted = with_->settings().role_of_server;
     bool for_reading = wanted == server_role::standby || wanted == server_role::read_only ||
                        wanted == server_role::prefer_standby;
-    bool by_session = with_->has_own_settings() || with_->only_reads() ||
-                      is_read_only_by_default(with_->settings());
+    bool by_session = with_->has_own_settings() || with_->only_reads();
     bool takes_writes =
         is_off("in_hot_standby") && (by_session || is_off("default_transaction_read_only"));
     if (for_reading || takes_writes) f.kind = error_kind::statement;
     return f;
 }
 
-void conversation::conclude() {
-    if (PQstatus(with_->handle()) != CONNECTION_OK) fail();
+/// What the tag of the command tells about changes of the session. With the other reset modes,
+/// note_use() has noted a change already.
+void exchanging::note_changes(const PGresult* reply, bool failed, bool in_function) {
+    if (origin_ == origin::connector) return;
+    std::string_view tag = reply == nullptr ? "" : PQcmdStatus(const_cast<PGresult*>(reply));
+    if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
+    bool table = reply != nullptr && creates_table(reply, tag);
+    bool unchanged = !failed && keeps_session(tag) && !table;
+    if (!unchanged) with_->condition().note_changed();
+    // A procedure may have committed something before it failed.
+    bool half_done = failed && in_function;
+    if (table || half_done || !keeps_names(tag)) with_->note_names_changed();
+    if (may_change_settings(tag)) with_->note_own_settings();
+}
+
+void exchanging::conclude() {
+    if (PQstatus(handle()) != CONNECTION_OK) fail();
     ended_ = true;
-    note_changes();
     if (failure_ && failure_->kind != error_kind::statement)
         with_->condition().note_broken(failure_->kind);
     exchange_->complete();
     if (failure_) failure_->raise();
 }
 
-/// What the tag of the command tells about changes of the session. With the other reset modes,
-/// note_use() has noted a change already.
-void conversation::note_changes() {
-    if (origin_ == origin::connector || (prepares_ && !failure_)) return;
-    std::string_view tag = reply_ ? PQcmdStatus(reply_.get()) : "";
-    if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
-    bool table = reply_ && creates_table(reply_.get(), tag);
-    bool unchanged = !failure_ && keeps_session(tag) && !table;
-    if (!unchanged) with_->condition().note_changed();
-    // A procedure may have committed something before it failed.
-    bool half_done = failure_ && failure_->in_function;
-    if (table || half_done || !keeps_names(tag)) with_->note_names_changed();
-    if (may_change_settings(tag)) with_->note_own_settings();
-}
-
-/// Reads from the socket only once: a server that sends fast could keep this going for long.
-bool conversation::drained() noexcept {
-    if (!exchange_) return false;  // no request was sent; the bytes may belong to another exchange
-    PGconn* conn = with_->handle();
-    try {
-        for (int looks = 0; looks < 2; ++looks) {
-            while (!ended_ && PQisBusy(conn) == 0) {
-                on_result(result_ptr(PQgetResult(conn)));
-                row_.reset();
-            }
-            if (ended_ || PQconsumeInput(conn) == 0) break;
-        }
-    } catch (...) {
-        return ended_;
-    }
-    return ended_;
-}
-
-void conversation::fail() {
+void exchanging::fail() {
     failure why;
     if (failure_) why = *failure_;
     if (why.kind == error_kind::statement) why.kind = error_kind::connection;
     if (why.text.empty()) {
-        PGconn* conn = with_->handle();
+        PGconn* conn = handle();
         why.text = conn == nullptr ? "" : PQerrorMessage(conn);
         why.text.resize(std::min(why.text.find('\n'), why.text.size()));
         if (why.text.empty()) why.text = "the connection was lost";
@@ -527,7 +364,7 @@ void conversation::fail() {
 
 /// The server's error proves that it could not reset the session and has skipped the request. An
 /// error of libpq alone proves nothing: the request may have been run.
-void conversation::fail_unrun(const PGresult* why) {
+void exchanging::fail_unrun(const PGresult* why) {
     failure f = failure_of(why);
     if (f.sqlstate.empty()) {
         failure_ = std::move(f);
@@ -541,6 +378,192 @@ void conversation::fail_unrun(const PGresult* why) {
                             "of an earlier lease could not be reset: " +
                                 f.text + " [" + f.sqlstate + "]",
                             f.sqlstate);
+}
+
+// Conversation.
+
+void conversation::reset() {
+    start();
+    answered_ = true;
+    sent(1);
+}
+
+void conversation::set_up() {
+    sets_up_ = true;
+    reset();
+}
+
+void conversation::query(std::string_view text, std::span<const sql::parameter> parameters) {
+    refuse_zero_bytes(text, "statement");
+    libpq_parameters p(parameters);
+    std::string command(text);
+    start();
+    note_text(text);
+    sent(PQsendQueryParams(handle(), command.c_str(), p.count(), p.types(), p.values(), p.lengths(),
+                           p.formats(), 0));
+}
+
+void conversation::run(const char* script) {
+    start();
+    sent(PQsendQuery(handle(), script));
+}
+
+void conversation::execute(const std::string& name, std::span<const sql::parameter> parameters) {
+    libpq_parameters p(parameters);
+    start();
+    sent(PQsendQueryPrepared(handle(), name.c_str(), p.count(), p.values(), p.lengths(),
+                             p.formats(), 0));
+}
+
+void conversation::prepare(const std::string& name, std::string_view text,
+                           std::span<const sql::parameter> parameters) {
+    refuse_zero_bytes(text, "statement");
+    libpq_parameters p(parameters);
+    std::string command(text);
+    start();
+    prepares_ = true;
+    note_prepare(text);
+    sent(PQsendPrepare(handle(), name.c_str(), command.c_str(), p.count(), p.types()));
+}
+
+void conversation::describe(const std::string& name) {
+    start();
+    sent(PQsendDescribePrepared(handle(), name.c_str()));
+}
+
+void conversation::start() {
+    sets_up_ = sets_up_ && with().setup_pending();
+    if (sets_up_) with().check_setup();
+    begin();
+    pipelined_ = with().reset_pending() || sets_up_;
+    if (pipelined_) begin_pipeline();
+    if (!sets_up_) return;
+    setup_results_ = with().send_setup();
+    if (setup_results_ == 0) fail();
+}
+
+void conversation::sent(int success) {
+    if (success == 0) fail();
+    if (pipelined_ && PQpipelineSync(handle()) == 0) fail();
+}
+
+void conversation::row_by_row() {
+    by_row_ = true;
+    if (resets() || setup_results_ > 0)
+        return;  // libpq applies the mode to the reply that comes next
+    if (PQsetSingleRowMode(handle()) == 0) fail();
+}
+
+need conversation::step() {
+    if (ended() || row_ || copies_) return need::nothing;
+    if (with().condition().broken()) fail();
+    if (flushing_) flushing_ = !flush();
+    for (bool read = std::exchange(fresh_, false);; read = true) {
+        while (PQisBusy(handle()) == 0) {
+            on_result(result_ptr(PQgetResult(handle())));
+            if (ended() || row_ || copies_) return need::nothing;
+        }
+        if (read) return flushing_ ? need::to_do_either : need::to_read;
+        consume();
+    }
+}
+
+void conversation::on_result(result_ptr r) {
+    if (resets()) {
+        if (!on_reset_result(std::move(r))) return;
+        if (by_row_) row_by_row();  // before libpq looks at the next reply, as below
+        with().drop_notifications();
+        return;
+    }
+    if (setup_results_ > 0) return on_setup_result(std::move(r));
+    if (r == nullptr && pipelined_) {
+        bool twice = std::exchange(answered_, true);
+        if (twice || PQstatus(handle()) != CONNECTION_OK) fail();
+        return;
+    }
+    if (r == nullptr) return end();
+    switch (ExecStatusType status = PQresultStatus(r.get())) {
+        case PGRES_SINGLE_TUPLE: row_ = std::move(r); break;
+        case PGRES_TUPLES_OK:
+        case PGRES_COMMAND_OK:
+        case PGRES_EMPTY_QUERY: reply_ = std::move(r); break;
+        case PGRES_COPY_IN:
+        case PGRES_COPY_OUT:
+        case PGRES_COPY_BOTH: on_copy(status, std::move(r)); break;
+        case PGRES_PIPELINE_SYNC:
+            if (PQexitPipelineMode(handle()) == 0) fail();
+            if (with().in_transaction() && failure_ && failure_->unrun) undo_setup();
+            else end();
+            break;
+        case PGRES_PIPELINE_ABORTED:
+            if (failure_) break;  // of the setup
+            [[fallthrough]];
+        default: failure_ = failure_in(r.get()); break;
+    }
+}
+
+/// Each piece of the setup has a result and a null, also those that were skipped after an error.
+void conversation::on_setup_result(result_ptr r) {
+    if (r != nullptr) {
+        switch (PQresultStatus(r.get())) {
+            case PGRES_COMMAND_OK:
+            case PGRES_TUPLES_OK: return;
+            case PGRES_PIPELINE_ABORTED:
+                if (failure_) return;
+                [[fallthrough]];
+            default: failure_ = with().meaning_of_setup_failure(failure_of(r.get())); return;
+        }
+    }
+    if (PQstatus(handle()) != CONNECTION_OK) fail();
+    if (--setup_results_ > 0 || failure_) return;
+    with().note_setup_done();
+    if (by_row_) row_by_row();
+}
+
+/// The setup has failed in a transaction of its own. Its end is part of this conversation.
+void conversation::undo_setup() {
+    pipelined_ = false;
+    if (PQsendQuery(handle(), "rollback") == 0) fail();
+    flushing_ = true;
+}
+
+void conversation::on_copy(ExecStatusType direction, result_ptr r) {
+    if (copy_ != direction)
+        throw connection_error(error_kind::connection,
+                               "cenote: PostgreSQL: COPY takes copy_in or copy_out, in the "
+                               "direction of the statement");
+    copies_ = true;
+    reply_ = std::move(r);
+}
+
+void conversation::end_copy() noexcept {
+    copies_ = false;
+    fresh_ = flushing_ = true;
+    copy_.reset();
+}
+
+void conversation::end() {
+    if (PQstatus(handle()) != CONNECTION_OK) fail();
+    if (!prepares_ || failure_)
+        note_changes(reply_.get(), failure_.has_value(), failure_ && failure_->in_function);
+    conclude();
+}
+
+/// Reads from the socket only once: a server that sends fast could keep this going for long.
+bool conversation::drained() noexcept {
+    if (!begun()) return false;  // no request was sent; the bytes may belong to another exchange
+    try {
+        for (int looks = 0; looks < 2; ++looks) {
+            while (!ended() && !copies_ && PQisBusy(handle()) == 0) {
+                on_result(result_ptr(PQgetResult(handle())));
+                row_.reset();
+            }
+            if (ended() || PQconsumeInput(handle()) == 0) break;
+        }
+    } catch (...) {
+        return ended();
+    }
+    return ended();
 }
 
 // Sequences.

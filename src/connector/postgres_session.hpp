@@ -89,6 +89,21 @@ public:
                                                       sql::bound_statement what) override;
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    // postgres_pipeline.cpp
+    std::uint64_t execute_many(std::string_view text, sql::detail::value_source& rows,
+                               const sql::many_options& how) override;
+    boost::asio::awaitable<std::uint64_t> async_execute_many(
+        std::string text, std::shared_ptr<sql::detail::value_source> rows,
+        sql::many_options how) override;
+    std::vector<sql::result> execute_batch(std::span<const sql::bound_statement> all,
+                                           const sql::many_options& how) override;
+    boost::asio::awaitable<std::vector<sql::result>> async_execute_batch(
+        std::shared_ptr<const sql::batch> all, sql::many_options how) override;
+    // postgres_copy.cpp
+    sql::copy_in copy_in(std::string_view text) override;
+    boost::asio::awaitable<sql::copy_in> async_copy_in(std::string text) override;
+    sql::copy_out copy_out(std::string_view text) override;
+    boost::asio::awaitable<sql::copy_out> async_copy_out(std::string text) override;
     void set_timeout(std::chrono::nanoseconds timeout) noexcept override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
@@ -228,20 +243,84 @@ private:
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
 
-/// One request and its reply, in steps. Destroyed before the end of the reply, it breaks the
-/// connection and asks the server to stop.
-///
-/// A pending reset and the setup of the lease go before the request, and one Sync after all: the
-/// server skips everything between an error and the Sync, so a request whose reset or setup has
-/// failed is not run.
-class conversation final : public connector_detail::steps {
+/// What requests and their replies have in common: an exchange, and a pending reset that goes
+/// first. Destroyed before the end of the reply, it breaks the connection and asks the server to
+/// stop.
+class exchanging : public connector_detail::steps {
 public:
     /// Requests of the connector itself change nothing in the session.
     enum class origin : std::uint8_t { borrower, connector };
 
+    exchanging(const exchanging&) = delete;
+    exchanging& operator=(const exchanging&) = delete;
+
+    int descriptor() const override { return PQsocket(with_->handle()); }
+    const char* expected() const override { return "PostgreSQL's reply"; }
+
+protected:
+    exchanging(std::shared_ptr<session> with, origin from)
+        : with_(std::move(with)), origin_(from) {}
+    ~exchanging();
+
+    session& with() const noexcept { return *with_; }
+    PGconn* handle() const noexcept { return with_->handle(); }
+    bool begun() const noexcept { return exchange_.has_value(); }
+    bool ended() const noexcept { return ended_; }
+    connector_detail::meter& read() noexcept { return read_; }
+
+    void begin();
+    // The borrower's text.
+    void note_text(std::string_view text) noexcept {
+        if (origin_ == origin::borrower) with_->note_text(text);
+    }
+    void note_prepare(std::string_view text) noexcept {
+        if (origin_ == origin::borrower) with_->note_prepare(text);
+    }
+    /// Enters pipeline mode, and sends the pending reset if there is one.
+    void begin_pipeline();
+    bool resets() const noexcept { return reset_results_ > 0; }
+    /// One of the results of a pending reset, or a null. True: that was the last; then drop
+    /// notifications, since an earlier lease was listening until the reset.
+    bool on_reset_result(result_ptr r);
+    /// Sends what libpq has buffered. True: everything is sent.
+    bool flush();
+    /// Reads once. Throws if the reply is too long.
+    void consume();
+    /// An error of the server.
+    failure failure_in(const PGresult* r) const;
+    /// Of a reply, or of a failure.
+    void note_changes(const PGresult* reply, bool failed, bool in_function);
+    /// The whole reply has been read. Throws the failure.
+    void conclude();
+    /// The connection was lost. Throws the failure that the server has announced, if any.
+    [[noreturn]] void fail();
+
+    std::optional<failure> failure_;
+
+private:
+    failure classified(failure f) const;
+    [[noreturn]] void fail_unrun(const PGresult* why);
+
+    std::shared_ptr<session> with_;
+    origin origin_;
+    std::optional<connector_detail::exchange> exchange_;
+    bool ended_ = false;
+    std::size_t reset_results_ = 0;  // that have not come yet
+    bool unrun_ = false;             // the server has skipped the request
+    connector_detail::meter read_;
+    result_ptr reset_reply_;
+};
+
+/// One request and its reply, in steps.
+///
+/// A pending reset and the setup of the lease go before the request, and one Sync after all: the
+/// server skips everything between an error and the Sync, so a request whose reset or setup has
+/// failed is not run.
+class conversation final : public exchanging {
+public:
     conversation(std::shared_ptr<session> with, origin from)
-        : with_(std::move(with)), origin_(from), sets_up_(from == origin::borrower) {}
-    ~conversation();
+        : exchanging(std::move(with), from), sets_up_(from == origin::borrower) {}
+    ~conversation() = default;
     conversation(const conversation&) = delete;
     conversation& operator=(const conversation&) = delete;
 
@@ -261,58 +340,51 @@ public:
     void set_up();
     /// Directly after a request: step() returns at each row.
     void row_by_row();
+    /// Before a query that is a COPY in this direction: step() returns when the COPY has begun.
+    void expect_copy(ExecStatusType direction) noexcept { copy_ = direction; }
 
     need step() override;
-    int descriptor() const override { return PQsocket(with_->handle()); }
-    const char* expected() const override { return "PostgreSQL's reply"; }
 
     /// The whole reply, at its end.
     const PGresult* reply() const noexcept { return reply_.get(); }
     /// The row that has come, if row by row.
     result_ptr take_row() noexcept {
-        read_.restart();
+        read().restart();
         return std::move(row_);
     }
     /// The request has failed because the prepared statement was stale; nothing was run.
     bool found_stale() const noexcept { return failure_ && failure_->stale; }
     /// Reads what has come already. Whether that was the end.
     bool drained() noexcept;
+    /// Whether a COPY is under way. Its reply has its format.
+    bool copies() const noexcept { return copies_; }
+    /// The COPY has ended: the reply follows.
+    void end_copy() noexcept;
+    using exchanging::consume;
+    using exchanging::fail;
+    using exchanging::read;
 
 private:
-    void begin();
-    void begin_pipeline();
+    void start();
     void sent(int success);
+    void end();
     void on_result(result_ptr r);
-    void on_reset_result(result_ptr r);
     void on_setup_result(result_ptr r);
-    void leave_pipeline();
     void undo_setup();
-    failure classified(failure f) const;
-    void consume();
-    void conclude();
-    void note_changes();
-    [[noreturn]] void fail();
-    [[noreturn]] void fail_unrun(const PGresult* why);
+    void on_copy(ExecStatusType direction, result_ptr r);
 
-    std::shared_ptr<session> with_;
-    origin origin_;
-    std::optional<connector_detail::exchange> exchange_;
     bool flushing_ = true;
-    bool fresh_ = true;  // no reply can have come yet
-    bool ended_ = false;
+    bool fresh_ = true;              // no reply can have come yet
     bool sets_up_;                   // if the lease has a setup
     bool pipelined_ = false;         // a reset or a setup goes first
-    std::size_t reset_results_ = 0;  // that have not come yet
     std::size_t setup_results_ = 0;  // that have not come yet
     bool prepares_ = false;
     bool by_row_ = false;
     bool answered_ = false;  // everything except for the Sync
-    bool unrun_ = false;     // the server has skipped the request
-    connector_detail::meter read_;
-    result_ptr reset_reply_;
+    std::optional<ExecStatusType> copy_;
+    bool copies_ = false;
     result_ptr row_;
     result_ptr reply_;
-    std::optional<failure> failure_;
 };
 
 /// Several conversations, one after the other.
@@ -419,14 +491,18 @@ fitness fitness_of(std::string_view text, std::span<const sql::parameter> parame
 /// Parameters in libpq's form. Refers to bytes, copies everything else.
 class libpq_parameters {
 public:
+    libpq_parameters() = default;
     /// Throws std::invalid_argument.
-    explicit libpq_parameters(std::span<const sql::parameter> from);
+    explicit libpq_parameters(std::span<const sql::parameter> from) { assign(from); }
+    void assign(std::span<const sql::parameter> from);
 
     int count() const noexcept { return static_cast<int>(values_.size()); }
     const Oid* types() const noexcept { return types_.data(); }
     const char* const* values() const noexcept { return values_.data(); }
     const int* lengths() const noexcept { return lengths_.data(); }
     const int* formats() const noexcept { return formats_.data(); }
+    /// How many bytes they have, about.
+    std::size_t size() const noexcept { return size_; }
 
 private:
     struct adder;
@@ -436,6 +512,7 @@ private:
     std::vector<const char*> values_;
     std::vector<int> lengths_;
     std::vector<int> formats_;
+    std::size_t size_ = 0;
 };
 
 /// Throws std::invalid_argument: C would cut the text off at the zero byte.

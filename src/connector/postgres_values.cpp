@@ -136,12 +136,19 @@ private:
     }
 };
 
-libpq_parameters::libpq_parameters(std::span<const sql::parameter> from) {
+void libpq_parameters::assign(std::span<const sql::parameter> from) {
     constexpr std::size_t max_parameters = 65535;
     if (from.size() > max_parameters)
         throw std::invalid_argument("cenote: PostgreSQL takes at most 65535 parameters");
+    texts_.clear();
+    types_.clear();
+    values_.clear();
+    lengths_.clear();
+    formats_.clear();
     for (const sql::parameter& p : from) std::visit(adder{this}, p.get());
+    size_ = texts_.size();
     for (std::size_t i = 0; i < values_.size(); ++i) {
+        if (formats_[i] == as_bytes) size_ += static_cast<std::size_t>(lengths_[i]);
         if (values_[i] == nullptr || formats_[i] == as_bytes) continue;
         values_[i] = texts_.data() + lengths_[i];
         lengths_[i] = 0;  // unused for text

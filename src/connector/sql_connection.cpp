@@ -1,4 +1,4 @@
-// Generations of prepared statements, and the end of cursors.
+// Generations of prepared statements, the end of cursors, and what some servers lack.
 #include "cenote/sql_connection.hpp"
 
 #include <atomic>
@@ -40,6 +40,19 @@ std::uint64_t session::new_generation() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
+
+namespace {
+
+[[noreturn]] void refuse_copy() {
+    throw statement_error("cenote: COPY exists with PostgreSQL only", "0A000");
+}
+
+}  // namespace
+
+copy_in session::copy_in(std::string_view /*text*/) { refuse_copy(); }
+boost::asio::awaitable<copy_in> session::async_copy_in(std::string /*text*/) { refuse_copy(); }
+copy_out session::copy_out(std::string_view /*text*/) { refuse_copy(); }
+boost::asio::awaitable<copy_out> session::async_copy_out(std::string /*text*/) { refuse_copy(); }
 
 }  // namespace detail
 

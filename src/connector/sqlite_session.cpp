@@ -92,15 +92,6 @@ std::string file_name(const options& o) {
     return in_memory ? name + "?vfs=memdb" : name;
 }
 
-/// Makes a statement ready for its next execution.
-struct rewind {
-    sqlite3_stmt* of;
-    ~rewind() {
-        sqlite3_reset(of);
-        sqlite3_clear_bindings(of);
-    }
-};
-
 bool is_broken(int code) {
     switch (code & 0xff) {
         case SQLITE_CORRUPT:
@@ -161,25 +152,12 @@ std::size_t memory_of(const std::vector<sql::value>& row) {
 
 const int session::locked = SQLITE_BUSY;
 
+session::rewind::~rewind() {
+    sqlite3_reset(of);
+    sqlite3_clear_bindings(of);
+}
+
 void finalize::operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
-
-/// Puts the time limits of the operation into force.
-class session::limit {
-public:
-    explicit limit(session& of) : of_(of) {
-        of.deadline_ = of.until_;
-        of.lock_deadline_ = of.lock_until_;
-    }
-    ~limit() {
-        of_.deadline_ = of_.lock_deadline_ = instant::max();
-        of_.end_turn();
-    }
-    limit(const limit&) = delete;
-    limit& operator=(const limit&) = delete;
-
-private:
-    session& of_;
-};
 
 session::session(std::shared_ptr<const options> settings, std::shared_ptr<writers_line> line)
     : settings_(std::move(settings)),

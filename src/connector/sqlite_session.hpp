@@ -4,6 +4,9 @@
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +38,30 @@ struct compiled {
     bool writes_to_main = false;  // to the connection's own file
 };
 
+/// The rows of execute_many, and what became of them.
+struct many_rows {
+    sql::detail::value_source* from = nullptr;
+    std::size_t chunk = 1;
+    bool atomic = true;
+    bool within = false;  // a transaction was open already
+    std::vector<sql::parameter> values;
+    bool has_row = false;
+    std::size_t index = 0;  // of this row
+    std::uint64_t affected = 0;
+    std::vector<std::size_t> failed;
+    std::exception_ptr first;  // why the first of these was refused
+
+    bool over = false;  // the transaction has ended before the last row
+
+    bool pull() { return has_row || (has_row = from->next(values)); }
+    void drop() noexcept {
+        has_row = false;
+        ++index;
+    }
+    /// Takes note of the exception that is being handled, and goes on.
+    void note_refused();
+};
+
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// The code of the error that passes when another connection releases its lock.
@@ -59,6 +86,16 @@ public:
                                                       sql::bound_statement what) override;
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    // sqlite_many.cpp
+    std::uint64_t execute_many(std::string_view text, sql::detail::value_source& rows,
+                               const sql::many_options& how) override;
+    boost::asio::awaitable<std::uint64_t> async_execute_many(
+        std::string text, std::shared_ptr<sql::detail::value_source> rows,
+        sql::many_options how) override;
+    std::vector<sql::result> execute_batch(std::span<const sql::bound_statement> all,
+                                           const sql::many_options& how) override;
+    boost::asio::awaitable<std::vector<sql::result>> async_execute_batch(
+        std::shared_ptr<const sql::batch> all, sql::many_options how) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
@@ -73,6 +110,14 @@ public:
     std::optional<sql::row> next(const sql::statement& begun,
                                  std::shared_ptr<const sql::column_names>& columns);
     void end(const sql::statement& begun) noexcept;
+
+    /// Executes a statement of make() for a chunk of rows. Throws if a row is refused, which is not
+    /// dropped then, unless each row is by itself. False: there are no more rows.
+    bool perform_many(const sql::statement& prepared, many_rows& rows);
+    // Several exchanges that take effect together.
+    void begin_together();
+    void commit_together();
+    void undo_together() noexcept;
 
     bool probe();
     /// Undoes what the last lease has changed. Throws if that is impossible.
@@ -109,6 +154,7 @@ public:
 
 private:
     class limit;
+    struct rewind;
 
     void open();
     void set_up();
@@ -129,6 +175,7 @@ private:
     sql::result collect(sqlite3_stmt* s);
     sql::result collect(const compiled& s, std::span<const sql::parameter> parameters);
     void take_turn(const compiled& s);
+    void perform_row(const compiled& s, many_rows& rows);
     sql::result run(const std::string& text);  // of the connector itself
     const compiled& find(const sql::statement& s) const;
     sql::statement keep(compiled s);
@@ -167,6 +214,30 @@ private:
     connector_detail::instant deadline_ = connector_detail::instant::max();
     connector_detail::instant lock_deadline_ = connector_detail::instant::max();
     std::atomic<bool> stopped_{false};
+};
+
+/// Puts the time limits of the operation into force.
+class session::limit {
+public:
+    explicit limit(session& of) : of_(of) {
+        of.deadline_ = of.until_;
+        of.lock_deadline_ = of.lock_until_;
+    }
+    ~limit() {
+        of_.deadline_ = of_.lock_deadline_ = connector_detail::instant::max();
+        of_.end_turn();
+    }
+    limit(const limit&) = delete;
+    limit& operator=(const limit&) = delete;
+
+private:
+    session& of_;
+};
+
+/// Makes a statement ready for its next execution.
+struct session::rewind {
+    sqlite3_stmt* of;
+    ~rewind();
 };
 
 }  // namespace cenote::sqlite::detail

@@ -131,7 +131,8 @@ void operation::note_failure() {
         else if (!is_new) on_->note_loss();
         // A transaction that is lost is rolled back.
         if (what_ == kind::rollback && outermost_) return go_to(stage::end);
-        if (not_run && --connections_left_ > 0) return go_to(stage::check);
+        bool again = not_run && --connections_left_ > 0;
+        if (again && (task_ == nullptr || task_->restart())) return go_to(stage::check);
         if (!not_run && !is_new) on_->throw_if_relied_on(e, committing);
         if (!may_repeat(e)) throw;
         connections_left_ = connections;

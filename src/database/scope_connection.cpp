@@ -16,19 +16,45 @@ std::string savepoint(std::size_t level) { return "cenote_" + std::to_string(lev
 
 }  // namespace
 
+kept_use::kept_use(std::shared_ptr<scope_connection> on) noexcept : on_(std::move(on)) {
+    ++on_->open_cursors_;
+}
+
+std::shared_ptr<scope_connection> kept_use::release() noexcept {
+    if (on_ != nullptr) --on_->open_cursors_;
+    return std::move(on_);
+}
+
+void kept_use::end() noexcept {
+    std::shared_ptr<scope_connection> on = release();
+    if (on->open_cursors_ == 0) on->note_success();
+}
+
+void kept_use::fail() {
+    try {
+        throw;
+    } catch (const connection_error& e) {
+        std::shared_ptr<scope_connection> on = release();
+        on->note_loss();
+        on->throw_if_relied_on(e, false);
+        throw;
+    } catch (const statement_error&) {
+        release()->note_error();
+        throw;
+    }
+}
+
 /// Rows that keep their connection.
 class kept_rows final : public sql::detail::rows, public std::enable_shared_from_this<kept_rows> {
 public:
     kept_rows(std::shared_ptr<scope_connection> on, sql::cursor begun) noexcept
-        : on_(std::move(on)), rows_(std::move(begun)) {
-        ++on_->open_cursors_;
-    }
-    ~kept_rows() override { end(); }
+        : use_(std::move(on)), rows_(std::move(begun)) {}
     kept_rows(const kept_rows&) = delete;
     kept_rows& operator=(const kept_rows&) = delete;
+    ~kept_rows() override = default;
 
     std::optional<sql::row> next() override {
-        if (on_ == nullptr) return std::nullopt;
+        if (use_.over()) return std::nullopt;
         try {
             return note(rows_.next());
         } catch (...) {
@@ -41,7 +67,7 @@ public:
 
 private:
     static asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<kept_rows> of) {
-        if (of->on_ == nullptr) co_return std::nullopt;
+        if (of->use_.over()) co_return std::nullopt;
         try {
             std::optional<sql::row> one = co_await of->rows_.async_next();
             co_return of->note(std::move(one));
@@ -50,34 +76,19 @@ private:
         }
     }
 
+    // The rows end before their connection.
     std::optional<sql::row> note(std::optional<sql::row> one) noexcept {
         if (one) return one;
-        std::shared_ptr<scope_connection> on = end();
-        if (on->open_cursors_ == 0) on->note_success();
+        rows_ = sql::cursor();
+        use_.end();
         return one;
     }
-    /// Ends the rows before their connection.
-    std::shared_ptr<scope_connection> end() noexcept {
-        rows_ = sql::cursor();
-        if (on_ != nullptr) --on_->open_cursors_;
-        return std::move(on_);
-    }
-    /// Throws what the exception that is being handled means.
     [[noreturn]] void fail() {
-        try {
-            throw;
-        } catch (const connection_error& e) {
-            std::shared_ptr<scope_connection> on = end();
-            on->note_loss();
-            on->throw_if_relied_on(e, false);
-            throw;
-        } catch (const statement_error&) {
-            end()->note_error();
-            throw;
-        }
+        rows_ = sql::cursor();
+        use_.fail();
     }
 
-    std::shared_ptr<scope_connection> on_;
+    kept_use use_;
     sql::cursor rows_;
 };
 
@@ -155,8 +166,8 @@ void scope_connection::check_not_lost() const {
 void scope_connection::check_no_rows() const {
     if (open_cursors_ == 0) return;
     throw std::logic_error(
-        "cenote: a cursor of this scope or transaction has rows left: read it to its end before "
-        "the next statement, begin, commit or rollback");
+        "cenote: a cursor of this scope or transaction has rows left, or a COPY has not finished: "
+        "read or write it to its end before the next statement, begin, commit or rollback");
 }
 
 void scope_connection::check_no_transaction() const {

@@ -54,7 +54,7 @@ public:
 
 private:
     friend class operation;
-    friend class kept_rows;
+    friend class kept_use;
 
     /// What has ended a transaction that its user has not ended.
     enum class ended_by : std::uint8_t { nothing, loss, error, statement };
@@ -113,7 +113,7 @@ private:
     bool must_set_read_only_ = false;  // before anything else runs on the new connection
     bool discards_ = false;
     bool session_lost_ = false;  // for good
-    int open_cursors_ = 0;       // that have rows left
+    int open_cursors_ = 0;       // that have rows left, and COPYs that have not finished
 
     std::vector<transaction_id> open_;  // each within the one before it
     transaction_id last_ = 0;
@@ -122,6 +122,26 @@ private:
     bool doubtful_ = false;      // a statement has failed, which may have ended the transaction
     std::size_t undo_from_ = 0;  // the lowest level that was abandoned and is not undone; 0: none
     bool begin_is_partial_ = false;  // not all statements that begin level 1 have succeeded yet
+};
+
+/// Rows or a COPY under way: they keep their connection, on which nothing else can run.
+class kept_use {
+public:
+    explicit kept_use(std::shared_ptr<scope_connection> on) noexcept;
+    ~kept_use() { release(); }
+    kept_use(const kept_use&) = delete;
+    kept_use& operator=(const kept_use&) = delete;
+
+    bool over() const noexcept { return on_ == nullptr; }
+    /// It has succeeded.
+    void end() noexcept;
+    /// Throws what the exception that is being handled means.
+    [[noreturn]] void fail();
+
+private:
+    std::shared_ptr<scope_connection> release() noexcept;
+
+    std::shared_ptr<scope_connection> on_;
 };
 
 }  // namespace cenote::database_detail

@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "cenote/asio_request_scope.hpp"
@@ -147,6 +149,38 @@ void connection(cenote::sql::connection& c, std::string city, std::int64_t id, s
     c.set_timeout(std::chrono::minutes(10));
     c.execute("CREATE INDEX ON visit (day)");
 }
+void execute_many(cenote::sql::connection& c) {
+    std::vector<std::tuple<int, std::string>> rows{{1, "Ada"}, {2, "Grace"}};
+    c.execute_many("INSERT INTO customer (id, name) VALUES ($1, $2)", rows);
+}
+
+void database_many(cenote::database& db) {
+    std::vector<std::tuple<int, std::string>> rows{{1, "Ada"}, {2, "Grace"}};
+    db.execute_many("INSERT INTO customer (id, name) VALUES (?, ?)", rows);
+}
+
+void batch(cenote::database& db, std::int64_t sum, std::int64_t from, std::int64_t to) {
+    cenote::sql::batch both;
+    both.add("UPDATE account SET balance = balance - ? WHERE id = ?", sum, from);
+    both.add("UPDATE account SET balance = balance + ? WHERE id = ?", sum, to);
+    std::vector<cenote::sql::result> results = db.execute(both);
+}
+
+struct visit {
+    std::string page;
+    std::string day;
+};
+void copy_in(cenote::database& db, const std::vector<visit>& visits) {
+    cenote::sql::copy_in rows = db.copy_in("COPY visit (page, day) FROM STDIN");
+    for (const visit& v : visits) rows.write_row(v.page, v.day);
+    std::uint64_t copied = rows.finish();
+    static_cast<void>(copied);
+}
+void copy_out(cenote::database& db, std::ostream& file) {
+    cenote::sql::copy_out rows = db.copy_out("COPY visit TO STDOUT (FORMAT csv)");
+    while (auto bytes = rows.next()) file << *bytes;
+}
+
 void execute_bound(cenote::sql::connection& c, std::vector<std::int64_t> ids) {
     std::vector<cenote::sql::parameter> values(ids.begin(), ids.end());
     c.execute_bound(text_for(values.size()), values);

@@ -5,20 +5,24 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cenote/options.hpp"
 #include "cenote/sql.hpp"
 #include "cenote/sql_connection.hpp"
+#include "cenote/sql_many.hpp"
 
 namespace cenote {
 struct transaction_options;
@@ -62,6 +66,8 @@ public:
                                             std::span<const sql::parameter> values) = 0;
     /// Whether the statement is complete when the task is. A cursor has rows left.
     virtual bool completes_statement() const noexcept { return true; }
+    /// Before another run. False: it cannot run again.
+    virtual bool restart() { return true; }
 };
 
 /// Runs statements for a handle: a database, a scope or a transaction.
@@ -82,6 +88,23 @@ public:
     static asio::awaitable<sql::cursor> async_stream(std::shared_ptr<executor> by,
                                                      sql::bound_statement what, call as);
 
+    // Many statements, and COPY.
+    std::uint64_t execute_many(std::string_view text, sql::detail::value_source& rows,
+                               const sql::many_options& how, const call& as);
+    static asio::awaitable<std::uint64_t> async_execute_many(
+        std::shared_ptr<executor> by, std::string text,
+        std::shared_ptr<sql::detail::value_source> rows, sql::many_options how, call as);
+    std::vector<sql::result> execute_batch(const sql::batch& all, const sql::many_options& how,
+                                           const call& as);
+    static asio::awaitable<std::vector<sql::result>> async_execute_batch(
+        std::shared_ptr<executor> by, sql::batch all, sql::many_options how, call as);
+    sql::copy_in copy_in(std::string_view text, const call& as);
+    static asio::awaitable<sql::copy_in> async_copy_in(std::shared_ptr<executor> by,
+                                                       std::string text, call as);
+    sql::copy_out copy_out(std::string_view text, const call& as);
+    static asio::awaitable<sql::copy_out> async_copy_out(std::shared_ptr<executor> by,
+                                                         std::string text, call as);
+
     /// Runs a task for a statement. Returns the connection that it has run on.
     std::shared_ptr<scope_connection> run(task& what, std::string_view text,
                                           std::span<const sql::parameter> values, const call& as);
@@ -96,7 +119,8 @@ private:
 
 /// A completion token where the argument could also be options.
 template <class Token>
-concept completion_token = !std::same_as<std::remove_cvref_t<Token>, transaction_options>;
+concept completion_token = !std::same_as<std::remove_cvref_t<Token>, transaction_options> &&
+                           !std::same_as<std::remove_cvref_t<Token>, sql::many_options>;
 
 /// Whether a list of arguments ends with a completion token: something that cannot be bound.
 template <class... Args>
