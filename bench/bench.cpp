@@ -129,6 +129,7 @@ int main(int argc, char** argv) {
     run_servers(results);
     run_databases(results);
     run_rows(results);
+    run_many(results);
     run_outages(results);
     run_headers(results);
     std::printf("\n%.1f %% steal time: used by other virtual machines of the host\n",

@@ -36,6 +36,9 @@ void run_databases(report& into);
 /// W7: a million rows as structs.
 void run_rows(report& into);
 
+/// Many rows at once, and COPY.
+void run_many(report& into);
+
 /// Deadlines and recovery with a failing server.
 void run_outages(report& into);
 
