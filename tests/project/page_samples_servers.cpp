@@ -5,9 +5,11 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "cenote/asio.hpp"
@@ -44,6 +46,36 @@ template <class... Ts>
 void reply(const Ts&...);
 
 // clang-format off
+
+void many(cenote::database& db, std::int64_t sum, std::int64_t from, std::int64_t to) {
+    {
+        std::vector<std::tuple<int, std::string>> rows{{1, "Ada"}, {2, "Grace"}};
+        std::uint64_t inserted =
+            db.execute_many("INSERT INTO customer (id, name) VALUES (?, ?)", rows);
+        use(inserted);
+        try {
+            db.execute_many("INSERT INTO customer (id, name) VALUES (?, ?)", rows);
+        } catch (const cenote::sql::batch_error& e) {
+            std::printf("row %zu: %s\n", e.index(), e.what());
+        }
+    }
+    cenote::sql::batch both;
+    both.add("UPDATE account SET balance = balance - ? WHERE id = ?", sum, from);
+    both.add("UPDATE account SET balance = balance + ? WHERE id = ?", sum, to);
+    std::vector<cenote::sql::result> results = db.execute(both);
+}
+
+void copies(cenote::database& db, const std::map<std::string, int>& visits, std::FILE* file) {
+    {
+        cenote::sql::copy_in to = db.copy_in("COPY visit (page, count) FROM STDIN");
+        for (const auto& [page, count] : visits) to.write_row(page, count);
+        std::uint64_t copied = to.finish();
+        use(copied);
+    }
+    cenote::sql::copy_out from = db.copy_out("COPY visit TO STDOUT (FORMAT csv)");
+    while (auto bytes = from.next())
+        std::fwrite(bytes->data(), 1, bytes->size(), file);
+}
 
 void dashboard() {
     cenote::dashboard board;                   // listens on 127.0.0.1, any free port
