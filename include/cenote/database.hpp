@@ -318,14 +318,15 @@ public:
     /// statement that the server refuses.
     std::vector<sql::result> execute(const sql::batch& all, const sql::many_options& how = {},
                                      std::source_location at = std::source_location::current()) {
-        return executor_->execute_batch(all, how, {at, how_});
+        return executor_->execute_batch(all, how, {at, how_, setup_});
     }
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_execute(sql::batch all, const sql::many_options& how = {}, Token&& token = {},
                        std::source_location at = std::source_location::current()) {
-        return database_detail::complete_with(database_detail::executor::async_execute_batch(
-                                                  executor_, std::move(all), how, {at, how_}),
-                                              std::forward<Token>(token));
+        return database_detail::complete_with(
+            database_detail::executor::async_execute_batch(executor_, std::move(all), how,
+                                                           {at, how_, setup_}),
+            std::forward<Token>(token));
     }
     template <database_detail::completion_token Token>
     auto async_execute(sql::batch all, Token&& token,

@@ -192,6 +192,27 @@ std::vector<std::pair<const char*, use<Form>>> other_uses() {
              ASSERT_EQ(found.size(), 1u);
              EXPECT_EQ(found[0].template get<string>(0), t);
          }},
+        {"many rows",
+         [](database_view& v, const string& t) {
+             // Each row sees three of the tenant, and none of the others.
+             std::vector<string> all(5, t);
+             const char* text = "UPDATE deed SET n = n WHERE tenant <> ? OR n > 0";
+             EXPECT_EQ(v.execute_many(text, all), 15u);
+         }},
+        {"batch",
+         [](database_view& v, const string& t) {
+             sql::batch both;
+             both.add(look).add(look_at_letters);
+             auto all = v.execute(both);
+             for (const sql::result& each : all) EXPECT_EQ(each[0].template get<string>(0), own(t));
+         }},
+        {"COPY",
+         [](database_view& v, const string& t) {
+             sql::copy_out rows = v.copy_out("COPY (SELECT tenant FROM deed) TO STDOUT");
+             string seen;
+             while (auto some = rows.next()) seen += *some;
+             EXPECT_EQ(seen, t + "\n" + t + "\n" + t + "\n");
+         }},
         {"write",
          [](database_view& v, const string& t) {
              EXPECT_EQ(Form::run(v, "UPDATE deed SET n = n").affected(), 3u);
