@@ -36,6 +36,9 @@ struct pg_conn;
 namespace cenote::connector_detail {
 class logins;
 }  // namespace cenote::connector_detail
+namespace cenote::listening_detail {
+class receiver;
+}
 
 namespace cenote::postgres {
 
@@ -242,6 +245,10 @@ public:
     /// transaction mode, which has no sessions. Throws as a statement does.
     void only_read();
     boost::asio::awaitable<void> async_only_read();
+
+    /// For the library: see cenote::database::listen. The connection does nothing else while the
+    /// receiver exists.
+    std::unique_ptr<listening_detail::receiver> receiver();
 
 private:
     friend class connector;

@@ -32,6 +32,10 @@
 #include "cenote/server_error.hpp"
 #include "cenote/tls.hpp"
 
+namespace cenote::listening_detail {
+class receiver;
+}
+
 namespace cenote::redis {
 
 /// Binary data.
@@ -345,6 +349,9 @@ public:
     bool in_transaction() const noexcept;
     /// The socket. Do not read from it or write to it.
     int native_handle() const noexcept;
+
+    /// For the library: see redis_subscribe.hpp. The connection can only be closed afterwards.
+    std::unique_ptr<listening_detail::receiver> receiver();
 
 private:
     friend class connector;

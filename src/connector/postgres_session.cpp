@@ -136,9 +136,31 @@ bool session::set_up_handle() noexcept {
 }
 
 /// Ignores notices; but between requests libpq reports every stray message as one.
-void session::on_notice(void* of, const PGresult* /*notice*/) noexcept {
+void session::on_notice(void* of, const PGresult* notice) noexcept {
     auto* me = static_cast<session*>(of);
     if (me->condition_.idle()) me->unsolicited_ = true;
+    if (me->listening_) me->note_end(notice);
+}
+
+/// The server tells why it ends the connection.
+void session::note_end(const PGresult* notice) noexcept {
+    const char* severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+    if (severity == nullptr) return;
+    std::string_view is(severity);
+    if (is != "FATAL" && is != "PANIC") return;
+    try {
+        end_ = failure_of(notice);
+    } catch (...) {
+        end_.reset();  // no memory: the end of the stream says enough
+    }
+}
+
+connection_error session::loss() const {
+    if (end_) return {end_->kind, "cenote: PostgreSQL: " + end_->text, end_->sqlstate};
+    std::string why = PQerrorMessage(handle());
+    why.resize(std::min(why.find('\n'), why.size()));
+    return {error_kind::connection,
+            "cenote: PostgreSQL: " + (why.empty() ? "the connection was lost" : why)};
 }
 
 bool session::in_transaction() const noexcept {
@@ -165,7 +187,9 @@ verdict session::end_lease() noexcept {
     if (in_transaction()) condition_.note_changed();
     if (condition_.idle()) {
         bool idle = PQtransactionStatus(handle()) == PQTRANS_IDLE || in_transaction();
-        if (idle && quiet()) condition_.note_quiet();
+        // Notifications may still come; the reset reads them.
+        if (idle && listening_) condition_.note_changed();
+        else if (idle && quiet()) condition_.note_quiet();
         else condition_.note_broken();
     }
     verdict v = condition_.judge();
@@ -184,6 +208,8 @@ void session::note_reset() noexcept {
     has_own_settings_ = false;
     only_reads_ = false;
     names_in_flux_ = false;
+    listening_ = false;
+    end_.reset();
 }
 
 /// The server does not plan a prepared statement again when a new table hides the planned one.

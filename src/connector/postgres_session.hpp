@@ -174,6 +174,13 @@ public:
     void note_handle_exposed();
     /// Drops notifications that libpq has read: they were for an earlier lease.
     void drop_notifications() noexcept;
+    /// From now on until a reset the server may send something at any time.
+    void note_listening() noexcept {
+        condition_.note_changed();
+        listening_ = true;
+    }
+    /// Why the connection is lost, while nothing is requested.
+    connection_error loss() const;
     /// Whether a statement may have changed a setting of the session.
     bool has_own_settings() const noexcept { return has_own_settings_; }
     void note_own_settings() noexcept { has_own_settings_ = true; }
@@ -213,6 +220,7 @@ public:
 
 private:
     static void on_notice(void* of, const PGresult* notice) noexcept;
+    void note_end(const PGresult* notice) noexcept;
     /// Sets libpq's options of the handle, which a borrower may have changed. False if libpq fails.
     bool set_up_handle() noexcept;
     /// Whether a reset has to spare the kept statements.
@@ -240,6 +248,8 @@ private:
     bool used_ = false;           // in this lease, in ways that a pending reset undoes
     bool reset_pending_ = false;  // an earlier lease has used it
     bool unsolicited_ = false;    // a notice came while no request was under way
+    bool listening_ = false;      // notifications may come
+    std::optional<failure> end_;  // the server's reason, while listening
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
 

@@ -152,17 +152,6 @@ const refusal* find_refusal(std::string_view text) {
     return found == refusals.end() ? nullptr : found;
 }
 
-/// What an error in use means for the connection.
-error_kind kind_in_use(std::string_view text) {
-    // The server was demoted: it refuses writes, and unblocks waiting clients.
-    for (const char* moved :
-         {"READONLY ", "UNBLOCKED ", "EXECABORT Transaction discarded because of: READONLY "})
-        if (text.starts_with(moved)) return error_kind::suspect;
-    if (text.starts_with("NOAUTH "))
-        return error_kind::connection;  // not the session that was set up
-    return error_kind::statement;
-}
-
 [[noreturn]] void refuse(const std::string& text, bool only_its_word = false) {
     error_kind kind = kind_in_use(text);
     if (kind == error_kind::statement) throw command_error(text, only_its_word);
@@ -179,6 +168,16 @@ std::string make_nonce() {
 }
 
 }  // namespace
+
+error_kind kind_in_use(std::string_view text) {
+    // The server was demoted: it refuses writes, and unblocks waiting clients.
+    for (const char* moved :
+         {"READONLY ", "UNBLOCKED ", "EXECABORT Transaction discarded because of: READONLY "})
+        if (text.starts_with(moved)) return error_kind::suspect;
+    if (text.starts_with("NOAUTH "))
+        return error_kind::connection;  // not the session that was set up
+    return error_kind::statement;
+}
 
 error_kind kind_of_refusal(std::string_view text) {
     const refusal* found = find_refusal(text);

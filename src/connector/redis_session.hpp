@@ -73,6 +73,7 @@ private:
     std::vector<expectation> expected_;
 };
 
+class receiver;
 class session;
 
 /// One exchange: commands, and as many replies.
@@ -138,6 +139,7 @@ public:
 
 private:
     friend class conversation;
+    friend class receiver;
 
     [[noreturn]] void refuse_exec(const std::string& text);
 
@@ -153,6 +155,9 @@ private:
 
 /// The reply to a single command. Throws command_error or connection_error if it is an error.
 reply unless_error(const pipeline& one, reply got);
+
+/// What an error in use means for the connection.
+error_kind kind_in_use(std::string_view text);
 
 /// What an error means that comes while a session is set up, and a text of our own for it: the
 /// server's text may repeat the password.
