@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cenote/detail/database.hpp"
+#include "cenote/listening.hpp"
 #include "cenote/options.hpp"
 #include "cenote/pool_control.hpp"
 #include "cenote/server_error.hpp"
@@ -690,6 +691,32 @@ public:
     /// server cannot have.
     [[nodiscard]] database_view with(const use_options& how) const;
 
+    /// Listens to channels of PostgreSQL: the notifications that NOTIFY sends from now on, on a
+    /// connection of the primary that does nothing else. Ends with the database. See
+    /// `notifications`.
+    ///
+    ///     cenote::notifications orders = db.listen("orders");
+    ///     while (auto n = orders.next()) reload(n->payload);
+    ///
+    /// Waits for a connection and for the server, and throws what a statement throws;
+    /// std::invalid_argument with SQLite and MariaDB, which send no notifications, and for names
+    /// that PostgreSQL does not accept: empty, or longer than 63 bytes.
+    [[nodiscard]] notifications listen(const channel_list& channels, const listen_options& how = {},
+                                       std::source_location at = std::source_location::current());
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_listen(const channel_list& channels, const listen_options& how = {},
+                      Token&& token = {},
+                      std::source_location at = std::source_location::current()) {
+        return database_detail::complete_with(listen_to(executor_, channels, how, at),
+                                              std::forward<Token>(token));
+    }
+    template <class Token>
+        requires(!std::same_as<std::remove_cvref_t<Token>, listen_options>)
+    auto async_listen(const channel_list& channels, Token&& token,
+                      std::source_location at = std::source_location::current()) {
+        return async_listen(channels, listen_options(), std::forward<Token>(token), at);
+    }
+
     /// The stats of the pool; with replicas, the sum over all pools.
     cenote::stats stats() const;
     /// The stats of each pool: the primary first, then the replicas.
@@ -705,6 +732,9 @@ private:
                                                                     const replicas& others,
                                                                     const database_options& how);
     static database_options one_connection(database_options how);
+    static boost::asio::awaitable<notifications> listen_to(
+        std::shared_ptr<database_detail::executor> of, channel_list channels, listen_options how,
+        std::source_location at);
 };
 
 }  // namespace cenote

@@ -364,6 +364,23 @@ database::~database() {
     if (executor_ != nullptr) own<topology>(executor_)->close();
 }
 
+notifications database::listen(const channel_list& channels, const listen_options& how,
+                               std::source_location at) {
+    std::shared_ptr<topology> servers = own<topology>(executor_);
+    auto made = servers->listeners().make(servers->primary(), channels, how, at);
+    listening_detail::listener::open(made);
+    return notifications(std::move(made));
+}
+
+boost::asio::awaitable<notifications> database::listen_to(std::shared_ptr<executor> of,
+                                                          channel_list channels, listen_options how,
+                                                          std::source_location at) {
+    std::shared_ptr<topology> servers = own<topology>(std::move(of));
+    auto made = servers->listeners().make(servers->primary(), channels, how, at);
+    co_await listening_detail::listener::async_open(made);
+    co_return notifications(std::move(made));
+}
+
 stats database::stats() const {
     cenote::stats all;
     for (const cenote::stats& each : stats_of_each()) all += each;

@@ -146,6 +146,13 @@ sql::connection& base_of(any_connection& c) noexcept {
     return *base;
 }
 
+std::unique_ptr<listening_detail::receiver> receiver_of(any_connection& c) {
+    return with_kind(c, [](auto& it) -> std::unique_ptr<listening_detail::receiver> {
+        if constexpr (requires { it.receiver(); }) return it.receiver();
+        else throw std::logic_error("cenote: a server that sends no notifications");
+    });
+}
+
 void set_read_only(any_connection& c) {
     with_kind(c, [](auto& it) { set_read_only_kind(it); });
 }

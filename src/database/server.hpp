@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cenote/database.hpp"
+#include "cenote/detail/listening.hpp"
 #include "cenote/mariadb.hpp"
 #include "cenote/postgres.hpp"
 #include "cenote/server_error.hpp"
@@ -103,6 +105,9 @@ server make_server(std::string_view url, const database_options& how, role as = 
 
 /// What every kind of connection can do.
 sql::connection& base_of(any_connection& c) noexcept;
+
+/// Of a connection whose kind of server sends notifications. Otherwise throws std::logic_error.
+std::unique_ptr<listening_detail::receiver> receiver_of(any_connection& c);
 
 /// Makes the session refuse writes until it is reset.
 void set_read_only(any_connection& c);

@@ -63,6 +63,7 @@ std::vector<stats> topology::stats_of_each() const {
 }
 
 void topology::close() noexcept {
+    listeners_.stop();
     primary_->pool.close();
     for (const server_pool_ptr& each : replicas_) each->pool.close();
 }

@@ -13,11 +13,10 @@
 #include "cenote/database.hpp"
 #include "cenote/error.hpp"
 #include "cenote/stats.hpp"
+#include "database/listening.hpp"
 #include "database/server_pool.hpp"
 
 namespace cenote::database_detail {
-
-using server_pool_ptr = std::shared_ptr<server_pool>;
 
 /// The pools that one acquire tries in turn, within the time of one acquire: replicas, and at last
 /// the primary.
@@ -60,6 +59,7 @@ public:
     /// The primary's come first.
     std::vector<cenote::stats> stats_of_each() const;
     std::vector<pool_control> controls() const;
+    database_detail::listeners& listeners() noexcept { return listeners_; }
     void close() noexcept;
 
 private:
@@ -68,6 +68,7 @@ private:
     server_pool_ptr primary_;
     std::vector<server_pool_ptr> replicas_;
     std::atomic<std::size_t> turn_{0};
+    database_detail::listeners listeners_;
 };
 
 /// The pool of a replica, which reports soon when the replica is down, since the primary can take
