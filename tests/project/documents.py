@@ -28,6 +28,7 @@ OPTIONS = (("options.md", "options.hpp", "options"),
            ("acquire.md", "options.hpp", "acquire_options"),
            ("database.md", "database.hpp", "database_options"),
            ("database.md", "database.hpp", "transaction_options"),
+           ("listening.md", "listening.hpp", "listen_options"),
            ("dashboard.md", "dashboard.hpp", "dashboard_options"))
 
 README_LINES_MAX = 150

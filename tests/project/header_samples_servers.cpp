@@ -21,6 +21,7 @@
 #include "cenote/metrics.hpp"
 #include "cenote/pool.hpp"
 #include "cenote/redis.hpp"
+#include "cenote/redis_subscribe.hpp"
 #include "cenote/request_scope.hpp"
 #include "cenote/service.hpp"
 #include "cenote/spdlog.hpp"
@@ -42,7 +43,34 @@ void greet(std::int64_t id, const std::string& name);
 void export_customer(std::int64_t id);
 std::string text_for(std::size_t values);
 
+void reload(const std::string& what);
+void reload_all();
+void show(const std::string& channel, const std::string& payload);
+
 // clang-format off
+
+void listening(cenote::database& db) {
+    cenote::notifications orders = db.listen("orders");
+    while (auto n = orders.next()) {
+        if (n->missed) reload_all();
+        else reload(n->payload);
+    }
+}
+void listening_briefly(cenote::database& db) {
+    cenote::notifications orders = db.listen("orders");
+    while (auto n = orders.next()) reload(n->payload);
+}
+void channels(cenote::database& db) {
+    db.listen("orders");
+    db.listen({"orders", "prices"});
+}
+boost::asio::awaitable<void> listening_awaited(cenote::notifications& orders) {
+    while (auto n = co_await orders.async_next()) reload(n->payload);
+}
+void subscribing(cenote::pool<cenote::redis::connection>& pool) {
+    cenote::notifications prices = cenote::redis::subscribe(pool, {"eur", "usd"});
+    while (auto n = prices.next()) show(n->channel, n->payload);
+}
 
 void dashboard() {
     cenote::dashboard board;

@@ -22,6 +22,7 @@
 #include "cenote/pool.hpp"
 #include "cenote/postgres.hpp"
 #include "cenote/redis.hpp"
+#include "cenote/redis_subscribe.hpp"
 #include "cenote/request_scope.hpp"
 #include "cenote/service.hpp"
 #include "cenote/sqlite.hpp"
@@ -44,6 +45,9 @@ template <class... Ts>
 void use(const Ts&...);
 template <class... Ts>
 void reply(const Ts&...);
+
+void reload(const std::string& what);
+void reload_all();
 
 // clang-format off
 
@@ -75,6 +79,26 @@ void copies(cenote::database& db, const std::map<std::string, int>& visits, std:
     cenote::sql::copy_out from = db.copy_out("COPY visit TO STDOUT (FORMAT csv)");
     while (auto bytes = from.next())
         std::fwrite(bytes->data(), 1, bytes->size(), file);
+}
+
+void listening(cenote::database& db) {
+    cenote::notifications orders = db.listen("orders");
+    while (auto n = orders.next()) {
+        if (n->missed) reload_all();
+        else reload(n->payload);
+    }
+}
+asio::awaitable<void> listening_awaited(cenote::database& db) {
+    using namespace std::chrono_literals;
+    cenote::channel_list both{"orders", "prices"};
+    cenote::notifications changes = co_await db.async_listen(both, {.probe_after = 10s});
+    while (auto n = co_await changes.async_next()) use(n->channel, n->payload);
+}
+void subscribing(const char* url) {
+    cenote::pool<cenote::redis::connection> pool{cenote::redis::connector{url}, {.max = 10}};
+    cenote::notifications within = cenote::redis::subscribe(pool, {"eur", "usd"});
+    cenote::notifications beside =
+        cenote::redis::psubscribe(cenote::redis::connector{url}, "news.*");
 }
 
 void dashboard() {
