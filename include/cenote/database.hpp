@@ -270,6 +270,30 @@ public:
         return async_execute(idempotent, text, std::forward<Args>(args)...);
     }
 
+    /// Runs a statement and returns all its rows as a T each: an aggregate, a std::tuple, a value,
+    /// or a class with cenote::sql::columns. Checked once for all rows. Throws sql::bad_value
+    /// if the columns or a value do not fit. See sql::connection::query_as and docs/guide/rows.md.
+    ///
+    ///     struct account { std::int64_t id; std::string owner; std::optional<std::string> city; };
+    ///     for (account& each : db.query_as<account>("SELECT id, owner, city FROM account"))
+    ///         use(each);
+    template <class T, class... Args>
+    std::vector<T> query_as(statement_text text, const Args&... args) {
+        return query_rows<T>(call_of(text, false), text, args...);
+    }
+    template <class T, class... Args>
+    std::vector<T> query_as(idempotent_t, statement_text text, const Args&... args) {
+        return query_rows<T>(call_of(text, true), text, args...);
+    }
+    template <class T, class... Args>
+    auto async_query_as(statement_text text, Args&&... args) {
+        return start_rows<T>(call_of(text, false), text, std::forward<Args>(args)...);
+    }
+    template <class T, class... Args>
+    auto async_query_as(idempotent_t, statement_text text, Args&&... args) {
+        return start_rows<T>(call_of(text, true), text, std::forward<Args>(args)...);
+    }
+
     /// Runs a statement and returns its rows one by one, for results that are too large for memory.
     /// The cursor keeps the connection until its last row has been read, or until the cursor is
     /// destroyed. In a scope or transaction, every other statement throws std::logic_error until
@@ -361,6 +385,22 @@ public:
             std::forward<Token>(token));
     }
 
+    /// Like stream, with each row as a T; see query_as. A T may contain std::string_view and
+    /// std::span<const std::byte>, which are valid until the next row is read.
+    template <class T, class... Args>
+    sql::cursor_of<T> stream_as(statement_text text, const Args&... args) {
+        return sql::cursor_of<T>(stream(text, args...));
+    }
+    template <class T, class... Args>
+    auto async_stream_as(statement_text text, Args&&... args) {
+        return database_detail::start_with(
+            [&](sql::bound_statement s) {
+                return sql::detail::async_stream_of<T>(database_detail::executor::async_stream(
+                    executor_, std::move(s), call_of(text, false)));
+            },
+            text.text(), std::forward<Args>(args)...);
+    }
+
 protected:
     statements() = default;
     explicit statements(std::shared_ptr<database_detail::executor> by,
@@ -389,6 +429,25 @@ private:
         return database_detail::start_with(
             [&](sql::bound_statement s) { return run(executor_, std::move(s), as); }, text.text(),
             std::forward<Args>(args)...);
+    }
+    template <class T, class... Args>
+    std::vector<T> query_rows(const database_detail::call& as, const statement_text& text,
+                              const Args&... args) {
+        auto values = sql::bind(args...);
+        auto rows = std::make_shared<sql::detail::all_rows<T>>();
+        executor_->execute_into(text.text(), values, as, rows);
+        return rows->take();
+    }
+    template <class T, class... Args>
+    auto start_rows(const database_detail::call& as, const statement_text& text, Args&&... args) {
+        return database_detail::start_with(
+            [&](sql::bound_statement s) {
+                auto rows = std::make_shared<sql::detail::all_rows<T>>();
+                return sql::detail::async_take_all<T>(database_detail::executor::async_execute_into(
+                                                          executor_, std::move(s), as, rows),
+                                                      rows);
+            },
+            text.text(), std::forward<Args>(args)...);
     }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -18,37 +19,39 @@
 #include <variant>
 #include <vector>
 
+#include "cenote/sql_codec.hpp"
+
 namespace cenote::sql {
-
-/// Binary data: BLOB of SQLite and MariaDB, bytea of PostgreSQL.
-using bytes = std::vector<std::byte>;
-
-/// A value was read as a type that it does not have, or a result as a number of rows or columns
-/// that it does not have. The text names what was expected and what there is. It never contains the
-/// value itself, so it can be logged.
-///
-/// The statement has run: this error is about its result only, and the connection remains usable.
-class bad_value : public std::runtime_error {
-public:
-    using std::runtime_error::runtime_error;
-};
 
 namespace detail {
 
-template <class T>
-constexpr bool is_optional = false;
-template <class T>
-constexpr bool is_optional<std::optional<T>> = true;
-
-template <class T>
-concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
-                        !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
-                        !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
-
 [[noreturn]] void refuse_unsigned();
-[[noreturn]] void refuse_conversion(const char* from, const char* to);
+[[noreturn]] void refuse_date();
+
+/// The elements of a vector, as an array of PostgreSQL. Refers to the vector.
+class array_view {
+public:
+    template <class T>
+    explicit array_view(const std::vector<T>& of) noexcept : of_(&of), write_(&write_all<T>) {}
+    /// A text that was written before, and ends with a zero byte.
+    explicit array_view(const char* text) noexcept : of_(text), write_(&copy) {}
+
+    /// Appends the array in PostgreSQL's text form. Throws std::invalid_argument for an array of
+    /// arrays.
+    void write(std::string& to) const { write_(of_, to); }
+
+private:
+    template <class T>
+    static void write_all(const void* of, std::string& to);
+    static void copy(const void* of, std::string& to);
+
+    const void* of_;
+    void (*write_)(const void* of, std::string& to);
+};
 
 }  // namespace detail
+
+class named_parameter;
 
 /// A value for a placeholder of a statement: null, bool, integer, floating point, text or bytes.
 /// Parameters are the only way for a value to get into a statement, so no value becomes SQL.
@@ -58,19 +61,22 @@ concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same
 ///     db.execute("INSERT INTO customer(id, name, born) VALUES (?, ?, ?)", 7, "Ada", nullptr);
 ///
 /// nullptr, an empty std::optional and a null `const char*` are null. Text is std::string,
-/// std::string_view or `const char*`, bytes are sql::bytes or a span of std::byte. All other types,
-/// such as dates and decimals, are passed as text, with a cast in the statement if the server needs
-/// one: `$1::date`.
+/// std::string_view or `const char*`, bytes are sql::bytes or a span of std::byte. Dates and times
+/// are those of std::chrono, down to microseconds; a std::vector is an array (PostgreSQL). Decimals
+/// are passed as text, with a cast in the statement if the server needs one: `$1::numeric`.
 ///
-/// Text and bytes are not copied: they must live until the statement has run. (A statement that is
-/// awaited copies them when it is called.) Convert your own types at the call.
+/// Text, bytes and arrays are not copied: they must live until the statement has run. (A statement
+/// that is awaited copies them when it is called.) Convert your own types at the call.
 ///
 /// Thread safety: like a value of a built-in type.
 class parameter {
 public:
     /// One alternative for each type of value; monostate is null.
     using data = std::variant<std::monostate, bool, std::int64_t, double, std::string_view,
-                              std::span<const std::byte>>;
+                              std::span<const std::byte>, std::chrono::sys_days,
+                              std::chrono::local_time<std::chrono::microseconds>,
+                              std::chrono::sys_time<std::chrono::microseconds>,
+                              std::chrono::microseconds, uuid, detail::array_view>;
 
     /// Null.
     parameter() noexcept = default;
@@ -95,6 +101,44 @@ public:
     /// Bytes.
     parameter(std::span<const std::byte> octets) noexcept : data_(octets) {}
     parameter(const bytes& octets) noexcept : data_(std::span<const std::byte>(octets)) {}
+    /// A day. Throws std::out_of_range for a date that does not exist, and for years other than 1
+    /// to 9999.
+    parameter(std::chrono::sys_days day) : data_(checked(day)) {}
+    parameter(std::chrono::local_days day)
+        : parameter(std::chrono::sys_days(day.time_since_epoch())) {}
+    parameter(const std::chrono::year_month_day& day) : parameter(day_of(day)) {}
+    /// A day and a time without a time zone, rounded down to microseconds. Throws like a day.
+    template <class Duration>
+        requires(!std::same_as<Duration, std::chrono::days>)
+    parameter(const std::chrono::local_time<Duration>& time)
+        : data_(checked(std::chrono::floor<std::chrono::microseconds>(time))) {}
+    /// An instant, rounded down to microseconds: `timestamptz` of PostgreSQL, text with an offset
+    /// for SQLite. MariaDB accepts it if the connection's time zone is set to UTC. Throws like a
+    /// day.
+    template <class Duration>
+        requires(!std::same_as<Duration, std::chrono::days>)
+    parameter(const std::chrono::sys_time<Duration>& time)
+        : data_(checked(std::chrono::floor<std::chrono::microseconds>(time))) {}
+    /// A time of day, or the length of a time, rounded down to microseconds. Throws
+    /// std::out_of_range beyond 838 hours, which no server stores.
+    template <class Rep, class Period>
+    parameter(const std::chrono::duration<Rep, Period>& time)
+        : data_(checked(std::chrono::floor<std::chrono::microseconds>(time))) {}
+    template <class Duration>
+    parameter(const std::chrono::hh_mm_ss<Duration>& time) : parameter(time.to_duration()) {}
+    /// A UUID: `uuid` of PostgreSQL and MariaDB, otherwise text. For 16 bytes pass its octets.
+    parameter(const uuid& id) noexcept : data_(id) {}
+    /// An enumerator, by its name if it has enum_names, otherwise by its number. Throws
+    /// std::out_of_range for one that enum_names lacks.
+    parameter(detail::value_enum auto value) : parameter(of_enum(value)) {}
+    /// An array of PostgreSQL. Refers to the vector. Other servers throw std::invalid_argument.
+    template <class T>
+        requires(std::constructible_from<parameter, const T&> && !std::same_as<T, std::byte>)
+    parameter(const std::vector<T>& elements) noexcept : data_(detail::array_view(elements)) {}
+    /// For use by the library: an array of PostgreSQL.
+    explicit parameter(const detail::array_view& array) noexcept : data_(array) {}
+    /// A value with a name; see named().
+    parameter(const named_parameter& with_name) noexcept;
     /// The value of the optional; null if it is empty. Refers to the content of the optional.
     template <class T>
     parameter(const std::optional<T>& maybe) {
@@ -105,12 +149,104 @@ public:
     const data& get() const noexcept { return data_; }
     /// Whether it is null.
     bool is_null() const noexcept { return data_.index() == 0; }
+    /// The name of its placeholder, without the colon; empty if it has none.
+    std::string_view name() const noexcept { return name_; }
+    /// A copy of the value without the name.
+    parameter without_name() const noexcept {
+        parameter p = *this;
+        p.name_ = {};
+        return p;
+    }
 
 private:
+    friend class named_parameter;
+
+    static std::chrono::sys_days checked(std::chrono::sys_days day);
+    static detail::local_microseconds checked(detail::local_microseconds time);
+    static detail::sys_microseconds checked(detail::sys_microseconds time);
+    static std::chrono::microseconds checked(std::chrono::microseconds time);
+    static std::chrono::sys_days day_of(const std::chrono::year_month_day& day) {
+        if (!day.ok()) detail::refuse_date();
+        return day;
+    }
+    template <class E>
+    static parameter of_enum(E value) {
+        if constexpr (detail::named_enum<E>) {
+            for (const enum_name<E>& each : enum_names<E>)
+                if (each.value == value) return each.name;
+            refuse_enumerator();
+        } else {
+            return static_cast<std::underlying_type_t<E>>(value);
+        }
+    }
+    [[noreturn]] static void refuse_enumerator();
+
     data data_;
+    std::string_view name_;
 };
 // g++ 12 destroys temporaries of other types twice in an expression with co_await.
 static_assert(std::is_trivially_destructible_v<parameter>);
+
+/// A value with the name of its placeholder. What named() returns.
+class named_parameter {
+public:
+    /// Refers to both. See named().
+    named_parameter(std::string_view name, const parameter& value) noexcept : value_(value) {
+        value_.name_ = name;
+    }
+
+    /// The value, which has the name.
+    const parameter& value() const noexcept { return value_; }
+
+private:
+    parameter value_;
+};
+static_assert(std::is_trivially_destructible_v<named_parameter>);
+
+inline parameter::parameter(const named_parameter& with_name) noexcept
+    : parameter(with_name.value()) {}
+
+/// A value for the placeholder `:name` of a statement. Either all values of a statement have names
+/// or none has. Understood by cenote::database, on every server.
+///
+///     db.execute("UPDATE customer SET city = :city WHERE id = :id", sql::named("id", 7),
+///                sql::named("city", city));
+template <class T>
+named_parameter named(std::string_view name, const T& value) noexcept(
+    std::is_nothrow_constructible_v<parameter, const T&>) {
+    return {name, parameter(value)};
+}
+
+namespace detail {
+
+/// Appends one element of an array of PostgreSQL.
+void write_element(std::string& to, const parameter& element);
+
+template <class T>
+void array_view::write_all(const void* of, std::string& to) {
+    to += '{';
+    bool first = true;
+    for (const T& each : *static_cast<const std::vector<T>*>(of)) {
+        if (!std::exchange(first, false)) to += ',';
+        write_element(to, parameter(each));
+    }
+    to += '}';
+}
+
+/// Room for the text of a date, a time or a UUID.
+using text_buffer = std::array<char, 48>;
+
+// The form that all servers understand. The text is in the buffer.
+std::string_view text_of(std::chrono::sys_days day, text_buffer& buffer);
+std::string_view text_of(local_microseconds time, text_buffer& buffer);
+std::string_view text_of(sys_microseconds time, text_buffer& buffer);
+std::string_view text_of(std::chrono::microseconds time, text_buffer& buffer);
+std::string_view text_of(const uuid& id, text_buffer& buffer);
+
+/// Throws std::invalid_argument: named parameters are translated by cenote::database only.
+void refuse_named(std::span<const parameter> parameters);
+
+}  // namespace detail
 
 /// One value of a row: null, bool, integer, floating point, text or bytes. Which SQL type becomes
 /// which of these depends on the server; see the `connection` of each.
@@ -133,35 +269,23 @@ public:
     /// The value as a variant, for code that handles each type.
     const data& get() const noexcept { return data_; }
 
-    /// The value as a T: bool, an integer or floating point type, std::string, std::string_view
-    /// (valid as long as the row), sql::bytes, or std::optional of one of these, which is empty for
-    /// null. Two conversions are made: an integer becomes floating point, and 0 or 1 becomes a
-    /// bool. Throws bad_value for all others, for null without an optional, and for an integer out
-    /// of the range of T.
+    /// The value as a T, for which there is a codec: bool, an integer or floating point type,
+    /// std::string, std::string_view (valid as long as the row), sql::bytes, a date or time of
+    /// std::chrono, sql::uuid, an enum, a type of your own, or std::optional of one of these, which
+    /// is empty for null. Two conversions are made: an integer becomes floating point, and 0 or 1
+    /// becomes a bool. Throws bad_value for all others, for null without an optional, and for an
+    /// integer out of the range of T.
     ///
     ///     auto born = row["born"].as<std::optional<std::string>>();
     template <class T>
     T as() const {
-        if constexpr (detail::is_optional<T>) {
-            if (is_null()) return std::nullopt;
-            return as<typename T::value_type>();
-        } else if constexpr (std::same_as<T, bool>) {
-            return as_bool();
-        } else if constexpr (detail::plain_integer<T>) {
-            std::int64_t wide = as_integer();
-            if (!std::in_range<T>(wide)) detail::refuse_conversion("integer", "a smaller integer");
-            return static_cast<T>(wide);
-        } else if constexpr (std::floating_point<T>) {
-            return static_cast<T>(as_double());
-        } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
-            return T(as_text());
-        } else {
-            static_assert(std::same_as<T, sql::bytes>,
-                          "cenote: a value can be read as bool, a number, std::string, "
-                          "std::string_view, cenote::sql::bytes, or std::optional of these");
-            return as_bytes();
-        }
+        static_assert(detail::has_codec<T>,
+                      "cenote: a value cannot be read as this type: specialize "
+                      "cenote::sql::codec for it");
+        return detail::read<T>(as_cell());
     }
+    /// The value as a cell, which a codec reads. Refers to this value.
+    cell as_cell() const noexcept;
 
     /// A parameter with this value, for another statement. Refers to this value.
     parameter bound() const;
@@ -170,12 +294,6 @@ public:
     bool operator==(const value&) const = default;
 
 private:
-    bool as_bool() const;
-    std::int64_t as_integer() const;
-    double as_double() const;
-    const std::string& as_text() const;
-    const sql::bytes& as_bytes() const;
-
     data data_;
 };
 
@@ -243,8 +361,9 @@ public:
     template <class... Ts>
         requires(sizeof...(Ts) > 0)
     typed_row<Ts...> as() const {
-        static_assert((!std::same_as<Ts, std::string_view> && ...),
-                      "cenote: a std::string_view would outlive its row; use std::string");
+        static_assert((!detail::refers_to_row<Ts> && ...),
+                      "cenote: a std::string_view or a span would outlive its row; use "
+                      "std::string or cenote::sql::bytes");
         expect_columns(sizeof...(Ts));
         return [this]<std::size_t... I>(std::index_sequence<I...>) {
             return typed_row<Ts...>(this->template get<Ts>(I)...);
@@ -359,8 +478,8 @@ public:
 
 private:
     std::string text_;
-    std::vector<value> values_;
-    std::vector<parameter> parameters_;  // refer to values_, which moves as a whole
+    std::vector<std::string> texts_;  // what the parameters refer to; moves as a whole
+    std::vector<parameter> parameters_;
 };
 
 /// An array of parameters, for functions that take a list. Refers to the arguments.

@@ -20,6 +20,7 @@
 #include "cenote/detail/complete_with.hpp"
 #include "cenote/sql.hpp"
 #include "cenote/sql_many.hpp"
+#include "cenote/sql_rows.hpp"
 
 namespace cenote::sql {
 
@@ -51,6 +52,10 @@ public:
     /// The next row; empty after the last one.
     virtual std::optional<row> next() = 0;
     virtual boost::asio::awaitable<std::optional<row>> async_next() = 0;
+    /// Gives the next row to a sink, which has begun with the columns before, also if there is no
+    /// row. False after the last one. What the sink refers to is valid until the next row.
+    virtual bool next_into(row_sink& to) = 0;
+    virtual boost::asio::awaitable<bool> async_next_into(std::shared_ptr<row_sink> to) = 0;
 };
 
 }  // namespace detail
@@ -114,12 +119,78 @@ public:
 
     /// For connectors.
     explicit cursor(std::shared_ptr<detail::rows> rows) noexcept : rows_(std::move(rows)) {}
+    /// For connectors. Null if it has no rows.
+    const std::shared_ptr<detail::rows>& rows() const noexcept { return rows_; }
 
 private:
     boost::asio::awaitable<std::optional<row>> awaited_next();
 
     std::shared_ptr<detail::rows> rows_;
 };
+
+/// The rows of a statement as a T each, read one by one; see cursor, and connection::query_as for
+/// what a T can be. Here it may also contain std::string_view and std::span<const std::byte>, which
+/// are valid until the next row is read.
+///
+///     auto rows = c.stream_as<account>("SELECT id, owner FROM account");
+///     while (std::optional<account> each = rows.next()) export_customer(each->id);
+///
+/// Thread safety: one thread or coroutine at a time, together with its connection.
+template <class T>
+class cursor_of {
+public:
+    /// Without rows.
+    cursor_of() = default;
+    cursor_of(cursor_of&&) noexcept = default;
+    cursor_of& operator=(cursor_of&&) noexcept = default;
+    ~cursor_of() = default;
+
+    /// The next row; empty after the last one. Throws what cursor::next throws, and bad_value if
+    /// the columns or a value do not fit; the rows after that one can still be read.
+    std::optional<T> next() {
+        if (rows_ == nullptr) return std::nullopt;
+        rows_->next_into(*row_);
+        return row_->take();
+    }
+    /// Like next. Returns an awaitable, or takes a completion token whose handler gets
+    /// (std::exception_ptr, std::optional<T>).
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_next(Token&& token = {}) {
+        return detail::complete_with(awaited_next(rows_, row_), std::forward<Token>(token));
+    }
+
+    /// For use by the library: the rows of a cursor.
+    explicit cursor_of(const cursor& of) : rows_(of.rows()) {}
+
+private:
+    static boost::asio::awaitable<std::optional<T>> awaited_next(
+        std::shared_ptr<detail::rows> from, std::shared_ptr<detail::one_row<T>> to) {
+        if (from == nullptr) co_return std::nullopt;
+        co_await from->async_next_into(to);
+        co_return to->take();
+    }
+
+    std::shared_ptr<detail::rows> rows_;
+    std::shared_ptr<detail::one_row<T>> row_ = std::make_shared<detail::one_row<T>>();
+};
+
+namespace detail {
+
+/// Runs a statement and gives the rows as a T each. `run`: an awaitable that fills the sink.
+template <class T>
+boost::asio::awaitable<std::vector<T>> async_take_all(boost::asio::awaitable<void> run,
+                                                      std::shared_ptr<all_rows<T>> to) {
+    co_await std::move(run);
+    co_return to->take();
+}
+
+template <class T>
+boost::asio::awaitable<cursor_of<T>> async_stream_of(boost::asio::awaitable<cursor> begins) {
+    cursor begun = co_await std::move(begins);
+    co_return cursor_of<T>(begun);
+}
+
+}  // namespace detail
 
 namespace detail {
 
@@ -158,6 +229,16 @@ public:
     virtual boost::asio::awaitable<sql::copy_in> async_copy_in(std::string text);
     virtual sql::copy_out copy_out(std::string_view text);
     virtual boost::asio::awaitable<sql::copy_out> async_copy_out(std::string text);
+    // Like execute. The sink keeps its exceptions.
+    virtual void execute_into(std::string_view text, std::span<const parameter> parameters,
+                              row_sink& to) = 0;
+    virtual boost::asio::awaitable<void> async_execute_into(bound_statement what,
+                                                            std::shared_ptr<row_sink> to) = 0;
+    virtual void execute_into(const statement& prepared, std::span<const parameter> parameters,
+                              row_sink& to) = 0;
+    virtual boost::asio::awaitable<void> async_execute_into(statement prepared,
+                                                            bound_statement what,
+                                                            std::shared_ptr<row_sink> to) = 0;
 
     /// Until the lease ends.
     virtual void set_timeout(std::chrono::nanoseconds timeout) = 0;
@@ -321,6 +402,63 @@ public:
         return own().async_copy_out(std::string(statement_text));
     }
 
+    /// Like execute, with each row as a T: faster than an sql::result, and checked once for all
+    /// rows. See docs/guide/rows.md. A T can be
+    /// - an aggregate: its fields are the columns in this order, or, if it has a
+    ///   `static constexpr std::array column_names{"id", "owner"};`, the columns of these names;
+    /// - a class for which cenote::sql::columns is specialized;
+    /// - a std::tuple or std::pair: the columns in this order;
+    /// - a single value, for which there is a codec.
+    ///
+    /// Throws bad_value if a column is missing, occurs twice or has no field, even without rows,
+    /// and if a value does not fit; the statement has run then.
+    ///
+    ///     struct account { std::int64_t id; std::string owner; std::optional<std::string> city; };
+    ///     for (account& each : c.query_as<account>("SELECT id, owner, city FROM account"))
+    ///         use(each);
+    template <class T, class... Args>
+    std::vector<T> query_as(std::string_view statement_text, const Args&... args) {
+        auto bound = sql::bind(args...);
+        detail::all_rows<T> rows;
+        own().execute_into(statement_text, bound, rows);
+        return rows.take();
+    }
+    template <class T, class... Args>
+    boost::asio::awaitable<std::vector<T>> async_query_as(std::string_view statement_text,
+                                                          const Args&... args) {
+        auto bound = sql::bind(args...);
+        auto rows = std::make_shared<detail::all_rows<T>>();
+        return detail::async_take_all<T>(
+            own().async_execute_into(bound_statement(statement_text, bound), rows), rows);
+    }
+    template <class T, class... Args>
+    std::vector<T> query_as(const statement& prepared, const Args&... args) {
+        auto bound = sql::bind(args...);
+        detail::all_rows<T> rows;
+        own().execute_into(prepared, bound, rows);
+        return rows.take();
+    }
+    template <class T, class... Args>
+    boost::asio::awaitable<std::vector<T>> async_query_as(const statement& prepared,
+                                                          const Args&... args) {
+        auto bound = sql::bind(args...);
+        auto rows = std::make_shared<detail::all_rows<T>>();
+        return detail::async_take_all<T>(
+            own().async_execute_into(prepared, bound_statement({}, bound), rows), rows);
+    }
+
+    /// Like stream, with each row as a T; see query_as. A T may contain std::string_view and
+    /// std::span<const std::byte>, which are valid until the next row is read.
+    template <class T, class... Args>
+    cursor_of<T> stream_as(std::string_view statement_text, const Args&... args) {
+        return cursor_of<T>(stream(statement_text, args...));
+    }
+    template <class T, class... Args>
+    boost::asio::awaitable<cursor_of<T>> async_stream_as(std::string_view statement_text,
+                                                         const Args&... args) {
+        return detail::async_stream_of<T>(async_stream(statement_text, args...));
+    }
+
     /// Replaces the connector's operation_timeout until the lease ends. For a statement that is
     /// known to take long, or that must not:
     ///
@@ -372,6 +510,15 @@ public:
     boost::asio::awaitable<std::uint64_t> async_execute_many_of(
         std::string text, std::shared_ptr<detail::value_source> rows, const many_options& how) {
         return own().async_execute_many(std::move(text), std::move(rows), how);
+    }
+
+    /// Like query_as, into a sink. What the sink has thrown is its own to rethrow.
+    void execute_into(std::string_view text, std::span<const parameter> parameters, row_sink& to) {
+        own().execute_into(text, parameters, to);
+    }
+    boost::asio::awaitable<void> async_execute_into(bound_statement what,
+                                                    std::shared_ptr<row_sink> to) {
+        return own().async_execute_into(std::move(what), std::move(to));
     }
     /// Like stream.
     cursor stream_bound(std::string_view text, std::span<const parameter> parameters) {

@@ -29,8 +29,12 @@ using connector_detail::blocking;
 using connector_detail::deadline_after;
 using connector_detail::exchange;
 using connector_detail::instant;
+using connector_detail::into_kept_sink;
+using connector_detail::into_result;
+using connector_detail::into_sink;
 using connector_detail::login_refused;
 using connector_detail::logins;
+using connector_detail::next_row;
 using connector_detail::result_in;
 using connector_detail::statement_view;
 using connector_detail::steps;
@@ -242,32 +246,37 @@ bool is_stale(const statement_error& e, const detail::prepared& what) {
 }
 
 /// Executes the kept statement with this text, or prepares, executes and keeps one.
-template <class Mode, class Statement>
-result_in<Mode, sql::result> execute(std::shared_ptr<session> on, Statement what) {
+/// `Target`: what the rows go into, made of `to`; see result_sink.hpp.
+template <class Mode, class Target, class Statement, class... To>
+result_in<Mode, typename Target::outcome> execute(std::shared_ptr<session> on, Statement what,
+                                                  To... to) {
+    Target target(std::move(to)...);
     co_await set_up_if_pending<Mode>(on.get());
     if (on->must_clear_found_rows(what.text())) co_await clear_found_rows<Mode>(on.get());
     if (detail::prepared* known = on->kept(what.text())) {
         try {
-            executing again(*on, *known, what.parameters());
+            executing again(*on, *known, what.parameters(), &target.sink());
             co_await converse<Mode>(on.get(), &again, on->deadline());
-            co_return again.take();
+            co_return target.take();
         } catch (const statement_error& e) {
             if (!is_stale(e, *known)) throw;
         }
         on->drop_kept(what.text());
     }
-    executing all(*on, what.text(), what.parameters(), executing::extent::all);
+    executing all(*on, what.text(), what.parameters(), executing::extent::all, &target.sink());
     co_await converse<Mode>(on.get(), &all, on->deadline());
     on->keep_latest(what.text());
-    co_return all.take();
+    co_return target.take();
 }
 
-template <class Mode, class Statement>
-result_in<Mode, sql::result> execute_prepared(std::shared_ptr<session> on, statement prepared,
-                                              Statement what) {
-    executing again(*on, on->find(prepared), what.parameters());
+template <class Mode, class Target, class Statement, class... To>
+result_in<Mode, typename Target::outcome> execute_prepared(std::shared_ptr<session> on,
+                                                           statement prepared, Statement what,
+                                                           To... to) {
+    Target target(std::move(to)...);
+    executing again(*on, on->find(prepared), what.parameters(), &target.sink());
     co_await converse<Mode>(on.get(), &again, on->deadline());
-    co_return again.take();
+    co_return target.take();
 }
 
 template <class Mode, class Text>
@@ -283,11 +292,11 @@ result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
     statement_view what(text, parameters);
-    return mariadb::execute<blocking>(shared_from_this(), what).get();
+    return mariadb::execute<blocking, into_result>(shared_from_this(), what).get();
 }
 
 asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
-    return mariadb::execute<awaited>(shared_from_this(), std::move(what));
+    return mariadb::execute<awaited, into_result>(shared_from_this(), std::move(what));
 }
 
 statement session::prepare(std::string_view text) {
@@ -301,11 +310,35 @@ asio::awaitable<statement> session::async_prepare(std::string text) {
 sql::result session::execute(const statement& prepared,
                              std::span<const sql::parameter> parameters) {
     statement_view what({}, parameters);
-    return execute_prepared<blocking>(shared_from_this(), prepared, what).get();
+    return execute_prepared<blocking, into_result>(shared_from_this(), prepared, what).get();
 }
 
 asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
-    return execute_prepared<awaited>(shared_from_this(), prepared, std::move(what));
+    return execute_prepared<awaited, into_result>(shared_from_this(), prepared, std::move(what));
+}
+
+void session::execute_into(std::string_view text, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
+    statement_view what(text, parameters);
+    mariadb::execute<blocking, into_sink>(shared_from_this(), what, &to).get();
+}
+
+asio::awaitable<void> session::async_execute_into(sql::bound_statement what,
+                                                  std::shared_ptr<sql::row_sink> to) {
+    return mariadb::execute<awaited, into_kept_sink>(shared_from_this(), std::move(what),
+                                                     std::move(to));
+}
+
+void session::execute_into(const statement& prepared, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
+    statement_view what({}, parameters);
+    execute_prepared<blocking, into_sink>(shared_from_this(), prepared, what, &to).get();
+}
+
+asio::awaitable<void> session::async_execute_into(statement prepared, sql::bound_statement what,
+                                                  std::shared_ptr<sql::row_sink> to) {
+    return execute_prepared<awaited, into_kept_sink>(shared_from_this(), prepared, std::move(what),
+                                                     std::move(to));
 }
 
 // Batches.
@@ -325,7 +358,7 @@ result_in<Mode, std::vector<sql::result>> execute_each(std::shared_ptr<session> 
     for (std::size_t i = 0; i < all.size() && !ended; ++i) {
         try {
             statement_view what(all[i].text(), all[i].parameters());
-            sql::result one = co_await execute<Mode>(on, what);
+            sql::result one = co_await execute<Mode, into_result>(on, what);
             results.push_back(std::move(one));
             continue;
         } catch (const statement_error&) {
@@ -410,18 +443,29 @@ public:
     /// Returns when the server has reported whether there are rows.
     template <class Mode, class Statement>
     static result_in<Mode, cursor> begin(std::shared_ptr<session> on, Statement what) {
+        detail::refuse_parameters(what.parameters(), on->in_utc());  // before the exchange
         co_await set_up_if_pending<Mode>(on.get());
         if (on->must_clear_found_rows(what.text())) co_await clear_found_rows<Mode>(on.get());
         auto begun = std::make_shared<rows>(on);
         executing first(*on, what.text(), what.parameters(), executing::extent::until_rows);
         co_await begun->drive<Mode>(&first);
+        begun->has_columns_ = first.has_rows();
         if (!first.has_rows()) begun->complete();
         co_return cursor(std::move(begun));
     }
 
-    std::optional<sql::row> next() override { return next_of<blocking>(shared_from_this()).get(); }
+    std::optional<sql::row> next() override {
+        next_into(own_);
+        return own_.take();
+    }
     asio::awaitable<std::optional<sql::row>> async_next() override {
-        return next_of<awaited>(shared_from_this());
+        return async_next_row(shared_from_this());
+    }
+    bool next_into(sql::row_sink& to) override {
+        return next_of<blocking>(shared_from_this(), &to).get();
+    }
+    asio::awaitable<bool> async_next_into(std::shared_ptr<sql::row_sink> to) override {
+        return next_of<awaited>(shared_from_this(), std::move(to));
     }
 
 private:
@@ -437,8 +481,13 @@ private:
             throw;
         }
     }
-    template <class Mode>
-    static result_in<Mode, std::optional<sql::row>> next_of(std::shared_ptr<rows> of);
+    static asio::awaitable<std::optional<sql::row>> async_next_row(std::shared_ptr<rows> of) {
+        co_await next_of<awaited>(of, &of->own_);
+        co_return of->own_.take();
+    }
+    /// `Sink`: a pointer of any kind.
+    template <class Mode, class Sink>
+    static result_in<Mode, bool> next_of(std::shared_ptr<rows> of, Sink to);
     void complete() noexcept {
         ended_ = true;
         guard_->complete();
@@ -447,8 +496,10 @@ private:
 
     std::shared_ptr<session> on_;
     std::optional<exchange> guard_;
+    bool has_columns_ = true;
     bool ended_ = false;
     bool busy_ = false;
+    next_row own_;
 };
 
 /// The wait for one row. Throws std::logic_error if another one is under way. Ended early, it
@@ -475,16 +526,18 @@ private:
     bool succeeded_ = false;
 };
 
-template <class Mode>
-result_in<Mode, std::optional<sql::row>> rows::next_of(std::shared_ptr<rows> of) {
-    if (of->ended_) co_return std::nullopt;
+template <class Mode, class Sink>
+result_in<Mode, bool> rows::next_of(std::shared_ptr<rows> of, Sink to) {
+    if (of->ended_) {
+        if (!of->has_columns_ && !to->begun()) to->begin({}, 0);
+        co_return false;
+    }
     turn mine(*of);
-    fetching one(*of->on_);
+    fetching one(*of->on_, *to);
     co_await of->drive<Mode>(&one);
-    std::optional<sql::row> got = one.take();
     mine.note_success();
-    if (!got) of->complete();
-    co_return got;
+    if (!one.has_row()) of->complete();
+    co_return one.has_row();
 }
 
 }  // namespace

@@ -66,6 +66,15 @@ struct bulk_rows::adder {
     void operator()(std::span<const std::byte> octets) const {
         add(static_cast<const char*>(static_cast<const void*>(octets.data())), octets.size());
     }
+    /// The session is in UTC; a text of MariaDB has no offset.
+    void operator()(sql::detail::sys_microseconds time) const {
+        (*this)(sql::detail::local_microseconds(time.time_since_epoch()));
+    }
+    void operator()(const sql::detail::array_view&) const {}  // refused before
+    void operator()(const auto& date_or_id) const {
+        sql::detail::text_buffer buffer{};
+        (*this)(sql::detail::text_of(date_or_id, buffer));
+    }
 
 private:
     template <class T>
@@ -80,14 +89,15 @@ private:
     }
 };
 
-bulk_rows::bulk_rows(sql::detail::value_source& from, std::size_t chunk)
-    : from_(from), chunk_(std::max<std::size_t>(chunk, 1)) {}
+bulk_rows::bulk_rows(sql::detail::value_source& from, std::size_t chunk, bool utc)
+    : from_(from), chunk_(std::max<std::size_t>(chunk, 1)), utc_(utc) {}
 
 bool bulk_rows::pull() {
     if (has_row_) return true;
     if (over_) return false;
     has_row_ = from_.next(values_);
     over_ = !has_row_;
+    if (has_row_) refuse_parameters(values_, utc_);
     return has_row_;
 }
 
@@ -215,7 +225,7 @@ class many {
 public:
     many(std::shared_ptr<session> on, std::string_view text, value_source& rows,
          const sql::many_options& how)
-        : on_(std::move(on)), text_(text), how_(how), rows_(rows, how.chunk) {}
+        : on_(std::move(on)), text_(text), how_(how), rows_(rows, how.chunk, on_->in_utc()) {}
 
     result_in<Mode, std::uint64_t> run() {
         if (!rows_.pull()) co_return 0;
@@ -279,9 +289,10 @@ private:
     /// Null, or why the server has refused the row.
     result_in<Mode, std::exception_ptr> run_row() {
         try {
-            executing one(*on_, *what_, rows_.values());
+            connector_detail::result_sink to;
+            executing one(*on_, *what_, rows_.values(), &to);
             co_await converse<Mode>(on_.get(), &one, on_->deadline());
-            affected_ += one.take().affected();
+            affected_ += to.take().affected();
         } catch (const statement_error&) {
             co_return std::current_exception();
         }
@@ -305,9 +316,10 @@ private:
     result_in<Mode, std::exception_ptr> run_part(std::size_t first, std::size_t last) {
         try {
             bulk_mode until_the_end(*what_);
-            executing part(*on_, *what_, rows_, first, last);
+            connector_detail::result_sink to;
+            executing part(*on_, *what_, rows_, first, last, &to);
             co_await converse<Mode>(on_.get(), &part, on_->deadline());
-            affected_ += part.take().affected();
+            affected_ += to.take().affected();
         } catch (const statement_error&) {
             co_return std::current_exception();
         }

@@ -17,9 +17,11 @@ namespace cenote::mariadb::detail {
 /// one type in a message, so a chunk also ends where a type changes.
 class bulk_rows {
 public:
-    explicit bulk_rows(sql::detail::value_source& from, std::size_t chunk);
+    /// `utc`: see session::in_utc.
+    bulk_rows(sql::detail::value_source& from, std::size_t chunk, bool utc);
 
-    /// Looks at the next row. False: there is none.
+    /// Looks at the next row. False: there is none. Throws std::invalid_argument for values that
+    /// MariaDB has no type for.
     bool pull();
     /// Of the row that pull() has found. Taken by the next collect(), or by drop().
     std::span<const sql::parameter> values() const noexcept { return values_; }
@@ -57,6 +59,7 @@ private:
 
     sql::detail::value_source& from_;
     std::size_t chunk_;
+    bool utc_;
     std::vector<sql::parameter> values_;
     bool has_row_ = false;
     bool over_ = false;

@@ -29,6 +29,7 @@
 #include "connector/login.hpp"
 #include "connector/mariadb_bulk.hpp"
 #include "connector/mariadb_throttle.hpp"
+#include "connector/result_sink.hpp"
 #include "connector/statement_cache.hpp"
 
 namespace cenote::mariadb::detail {
@@ -42,26 +43,35 @@ bool wants_tls(const options& o);
 /// The buffers of a row's columns, and their conversion to values.
 class row_reader {
 public:
-    /// `of`: a statement that was executed. Throws std::bad_alloc.
-    explicit row_reader(MYSQL_STMT* of);
+    /// `of`: a statement that was executed. `utc`: a TIMESTAMP is an instant. Throws
+    /// std::bad_alloc.
+    row_reader(MYSQL_STMT* of, bool utc);
     ~row_reader();
     row_reader(const row_reader&) = delete;
     row_reader& operator=(const row_reader&) = delete;
 
-    const std::shared_ptr<const sql::column_names>& names() const { return names_; }
-    /// Of the row that was fetched last.
-    std::vector<sql::value> values() const;
-    /// The memory that these values take.
+    std::span<const sql::column_info> columns() const { return infos_; }
+    /// Of the row that was fetched last. Refer to that row and to this object.
+    std::span<const sql::cell> cells();
+    /// The bytes of its texts and bytes.
     std::size_t memory() const;
 
 private:
     struct column;
 
-    sql::value value_of(std::size_t number) const;
+    sql::cell cell_of(std::size_t number);
 
     MYSQL_STMT* of_;
+    std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> described_;
     std::vector<column> columns_;
-    std::shared_ptr<const sql::column_names> names_;
+    std::vector<sql::column_info> infos_;
+    std::vector<sql::cell> cells_;
+};
+
+/// A parameter in the form that the library takes.
+struct bound_value {
+    MYSQL_TIME time{};
+    sql::detail::text_buffer text{};
 };
 
 /// The handle of a statement. The destructor frees only the client's part, and only if the handle
@@ -78,7 +88,7 @@ public:
     MYSQL_STMT* release() { return std::exchange(handle_, nullptr); }
 
     /// After the server's reply: makes the buffers for its rows. Null: it has no rows.
-    row_reader* read_rows();
+    row_reader* read_rows(bool utc);
     row_reader* reader() { return reader_.get(); }
     /// All rows have been read.
     void forget_rows() noexcept;
@@ -95,6 +105,7 @@ private:
     bool has_columns_ = false;
     bool selects_ = false;
     std::unique_ptr<row_reader> reader_;
+    std::vector<bound_value> bound_;  // until the statement is sent
 };
 
 /// The statements that set a new session up, or one that was reset.
@@ -152,6 +163,15 @@ public:
                                            const sql::many_options& how) override;
     boost::asio::awaitable<std::vector<sql::result>> async_execute_batch(
         std::shared_ptr<const sql::batch> all, sql::many_options how) override;
+    void execute_into(std::string_view text, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) override;
+    boost::asio::awaitable<void> async_execute_into(sql::bound_statement what,
+                                                    std::shared_ptr<sql::row_sink> to) override;
+    void execute_into(const sql::statement& prepared, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) override;
+    boost::asio::awaitable<void> async_execute_into(sql::statement prepared,
+                                                    sql::bound_statement what,
+                                                    std::shared_ptr<sql::row_sink> to) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
@@ -167,6 +187,10 @@ public:
     bool encrypted() const noexcept { return encrypted_; }
     /// Whether the server takes many rows for one statement.
     bool has_bulk() const noexcept;
+    /// Whether the options set the time zone to UTC, so that a TIMESTAMP is an instant.
+    bool in_utc() const noexcept {
+        return settings_->time_zone == "+00:00" || settings_->time_zone == "UTC";
+    }
 
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
     /// All reads of the library go through the throttle.
@@ -430,29 +454,27 @@ private:
     std::string value_;
 };
 
+/// Throws std::invalid_argument for what MariaDB has no type for. `utc`: see session::in_utc.
+void refuse_parameters(std::span<const sql::parameter> parameters, bool utc);
+
 /// Prepares a statement, executes it, or both, and reads the reply.
 class executing final : public conversation {
 public:
     enum class extent { prepare, all, until_rows };
+    /// Both throw std::invalid_argument. `to`: gets the rows; may be null unless `how_far` is
+    /// `all`.
     executing(session& on, std::string_view text, std::span<const sql::parameter> parameters,
-              extent how_far)
-        : conversation(on), text_(text), parameters_(parameters), extent_(how_far) {
-        cancel_if_abandoned();
-        on.note_statement(text);
-    }
-    executing(session& on, prepared& what, std::span<const sql::parameter> parameters)
-        : conversation(on), what_(&what), parameters_(parameters), phase_(phase::prepared) {
-        cancel_if_abandoned();
-        on.note_statement({});
-    }
+              extent how_far, sql::row_sink* to = nullptr);
+    executing(session& on, prepared& what, std::span<const sql::parameter> parameters,
+              sql::row_sink* to);
 
     /// Executes in bulk. `rows` must outlive this object.
-    executing(session& on, prepared& what, bulk_rows& rows, std::size_t first, std::size_t last)
-        : executing(on, what, {}) {
+    executing(session& on, prepared& what, bulk_rows& rows, std::size_t first, std::size_t last,
+              sql::row_sink* to)
+        : executing(on, what, {}, to) {
         many_ = {.rows = &rows, .first = first, .last = last};
     }
 
-    sql::result take() { return std::move(result_); }
     /// With `until_rows`: whether there are rows to be fetched.
     bool has_rows() const { return has_rows_; }
 
@@ -478,8 +500,10 @@ private:
     } many_;
     extent extent_ = extent::all;
     phase phase_ = phase::begin;
-    sql::result result_;
-    std::size_t memory_ = 0;  // of its rows
+    sql::row_sink* to_;
+    std::uint64_t affected_ = 0;
+    std::int64_t last_id_ = 0;
+    std::size_t memory_ = 0;  // of the rows
     bool has_result_ = false;
     bool has_rows_ = false;
 };
@@ -487,9 +511,10 @@ private:
 /// Fetches a row of the session's latest statement; after the last one, reads further results.
 class fetching final : public conversation {
 public:
-    explicit fetching(session& on) : conversation(on) { cancel_if_abandoned(); }
+    fetching(session& on, sql::row_sink& to) : conversation(on), to_(&to) { cancel_if_abandoned(); }
 
-    std::optional<sql::row> take() { return std::move(row_); }
+    /// Whether the sink has got a row.
+    bool has_row() const noexcept { return has_row_; }
 
 private:
     enum class phase { begin, fetched, stored, next };
@@ -499,8 +524,9 @@ private:
     bool next_result();
     void note_end();
 
+    sql::row_sink* to_;
     phase phase_ = phase::begin;
-    std::optional<sql::row> row_;
+    bool has_row_ = false;
 };
 
 }  // namespace cenote::mariadb::detail

@@ -20,8 +20,12 @@ using connector_detail::awaited;
 using connector_detail::blocking;
 using connector_detail::deadline_after;
 using connector_detail::instant;
+using connector_detail::into_kept_sink;
+using connector_detail::into_result;
+using connector_detail::into_sink;
 using connector_detail::login_refused;
 using connector_detail::logins;
+using connector_detail::next_row;
 using connector_detail::result_in;
 using connector_detail::share_of;
 using connector_detail::statement_view;
@@ -116,25 +120,30 @@ std::string name_in(const session& s, const statement& prepared) {
         "cenote: a prepared statement belongs to the connection and the lease that prepared it");
 }
 
-template <class Mode, class Statement>
-result_in<Mode, sql::result> execute(std::shared_ptr<session> on, Statement what) {
+/// `Target`: what the rows go into, made of `to`; see result_sink.hpp.
+template <class Mode, class Target, class Statement, class... To>
+result_in<Mode, typename Target::outcome> execute(std::shared_ptr<session> on, Statement what,
+                                                  To... to) {
+    Target target(std::move(to)...);
     kept_execution request(on, what.text(), what.parameters());
     co_await Mode::drive(request, on->deadline());
-    conversion rows(*on, request.reply());
+    conversion rows(*on, request.reply(), target.sink());
     co_await Mode::drive(rows, instant::max());
-    co_return rows.take();
+    co_return target.take();
 }
 
-template <class Mode, class Statement>
-result_in<Mode, sql::result> execute_prepared(std::shared_ptr<session> on, statement prepared,
-                                              Statement what) {
+template <class Mode, class Target, class Statement, class... To>
+result_in<Mode, typename Target::outcome> execute_prepared(std::shared_ptr<session> on,
+                                                           statement prepared, Statement what,
+                                                           To... to) {
+    Target target(std::move(to)...);
     std::string name = name_in(*on, prepared);
     conversation request(on, conversation::origin::borrower);
     request.execute(name, what.parameters());
     co_await Mode::drive(request, on->deadline());
-    conversion rows(*on, request.reply());
+    conversion rows(*on, request.reply(), target.sink());
     co_await Mode::drive(rows, instant::max());
-    co_return rows.take();
+    co_return target.take();
 }
 
 template <class Mode, class Text>
@@ -150,11 +159,11 @@ result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
     statement_view what(text, parameters);
-    return postgres::execute<blocking>(shared_from_this(), what).get();
+    return postgres::execute<blocking, into_result>(shared_from_this(), what).get();
 }
 
 asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
-    return postgres::execute<awaited>(shared_from_this(), std::move(what));
+    return postgres::execute<awaited, into_result>(shared_from_this(), std::move(what));
 }
 
 statement session::prepare(std::string_view text) {
@@ -168,11 +177,35 @@ asio::awaitable<statement> session::async_prepare(std::string text) {
 sql::result session::execute(const statement& prepared,
                              std::span<const sql::parameter> parameters) {
     statement_view what({}, parameters);
-    return execute_prepared<blocking>(shared_from_this(), prepared, what).get();
+    return execute_prepared<blocking, into_result>(shared_from_this(), prepared, what).get();
 }
 
 asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
-    return execute_prepared<awaited>(shared_from_this(), prepared, std::move(what));
+    return execute_prepared<awaited, into_result>(shared_from_this(), prepared, std::move(what));
+}
+
+void session::execute_into(std::string_view text, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
+    statement_view what(text, parameters);
+    postgres::execute<blocking, into_sink>(shared_from_this(), what, &to).get();
+}
+
+asio::awaitable<void> session::async_execute_into(sql::bound_statement what,
+                                                  std::shared_ptr<sql::row_sink> to) {
+    return postgres::execute<awaited, into_kept_sink>(shared_from_this(), std::move(what),
+                                                      std::move(to));
+}
+
+void session::execute_into(const statement& prepared, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
+    statement_view what({}, parameters);
+    execute_prepared<blocking, into_sink>(shared_from_this(), prepared, what, &to).get();
+}
+
+asio::awaitable<void> session::async_execute_into(statement prepared, sql::bound_statement what,
+                                                  std::shared_ptr<sql::row_sink> to) {
+    return execute_prepared<awaited, into_kept_sink>(shared_from_this(), prepared, std::move(what),
+                                                     std::move(to));
 }
 
 // Cursors.
@@ -201,17 +234,31 @@ public:
         co_return cursor(std::move(begun));
     }
 
-    std::optional<sql::row> next() override { return next_of<blocking>(shared_from_this()).get(); }
+    std::optional<sql::row> next() override {
+        next_into(own_);
+        return own_.take();
+    }
     asio::awaitable<std::optional<sql::row>> async_next() override {
-        return next_of<awaited>(shared_from_this());
+        return async_next_row(shared_from_this());
+    }
+    bool next_into(sql::row_sink& to) override {
+        return next_of<blocking>(shared_from_this(), &to).get();
+    }
+    asio::awaitable<bool> async_next_into(std::shared_ptr<sql::row_sink> to) override {
+        return next_of<awaited>(shared_from_this(), std::move(to));
     }
 
 private:
-    template <class Mode>
-    static result_in<Mode, std::optional<sql::row>> next_of(std::shared_ptr<rows> of) {
-        if (!of->conversation_) co_return std::nullopt;
+    static asio::awaitable<std::optional<sql::row>> async_next_row(std::shared_ptr<rows> of) {
+        co_await next_of<awaited>(of, &of->own_);
+        co_return of->own_.take();
+    }
+    /// `Sink`: a pointer of any kind.
+    template <class Mode, class Sink>
+    static result_in<Mode, bool> next_of(std::shared_ptr<rows> of, Sink to) {
+        if (!of->conversation_) co_return false;
         co_await of->wait<Mode>();
-        co_return of->take();
+        co_return of->take(*to);
     }
     template <class Mode>
     result_in<Mode, void> wait() {
@@ -222,25 +269,31 @@ private:
             throw;
         }
     }
-    /// The row that has come; empty at the end.
-    std::optional<sql::row> take() {
+    /// Gives the row that has come to a sink. False at the end.
+    bool take(sql::row_sink& to) {
         try {
-            detail::result_ptr one = conversation_->take_row();
-            if (one == nullptr) {
-                conversation_.reset();
-                return std::nullopt;
-            }
-            if (columns_ == nullptr) columns_ = detail::columns_of(one.get());
-            return sql::row(columns_, detail::row_of(one.get(), 0));
+            row_ = conversation_->take_row();
+            const PGresult* reply = row_ == nullptr ? conversation_->reply() : row_.get();
+            if (!reader_ && reply != nullptr) reader_.emplace(reply);
+            if (!to.begun() && reply != nullptr) begin(to, reply);
+            if (row_ != nullptr) to.row(reader_->row(row_.get(), 0));
+            else conversation_.reset();
+            return row_ != nullptr;
         } catch (...) {
             conversation_.reset();
             throw;
         }
     }
+    /// The names are those of the present reply.
+    static void begin(sql::row_sink& to, const PGresult* reply) {
+        to.begin(detail::cell_reader(reply).columns(), 0);
+    }
 
     std::shared_ptr<session> on_;
     std::optional<conversation> conversation_;  // until its end
-    std::shared_ptr<const sql::column_names> columns_;
+    std::optional<detail::cell_reader> reader_;
+    detail::result_ptr row_;  // what cells refer to
+    next_row own_;
 };
 
 }  // namespace

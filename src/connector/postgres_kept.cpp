@@ -18,6 +18,11 @@ bool is_bytes(const sql::parameter& p) {
     return std::holds_alternative<std::span<const std::byte>>(p.get());
 }
 
+/// Whether libpq_parameters declares its type, so that the server infers none.
+bool is_declared(const sql::parameter& p) {
+    return is_bytes(p) || std::holds_alternative<sql::detail::sys_microseconds>(p.get());
+}
+
 bool is_whole_or_null(const sql::parameter& p) {
     return std::holds_alternative<std::int64_t>(p.get()) ||
            std::holds_alternative<std::monostate>(p.get());
@@ -130,7 +135,7 @@ fitness fitness_of(std::string_view text, std::span<const sql::parameter> parame
     fitness all = fitness::fits;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const sql::parameter& p = parameters[i];
-        if (is_bytes(p)) continue;  // its type is declared
+        if (is_declared(p)) continue;
         bool whole = is_whole_or_null(p);
         bool of_whole = types.size() <= i || is_whole(types[i]);
         if (whole && of_whole && (types.size() <= i || in_range(p, types[i]))) continue;
@@ -147,11 +152,13 @@ fitness fitness_of(std::string_view text, std::span<const sql::parameter> parame
 
 namespace {
 
-/// To the server, a text with bytes as a parameter is another statement than with text.
+/// To the server, a text with bytes or an instant as a parameter is another statement than with
+/// text.
 std::string key_with_types(std::string_view text, std::span<const sql::parameter> parameters) {
     std::string key(text);
     key.push_back('\0');
-    for (const sql::parameter& p : parameters) key.push_back(is_bytes(p) ? 'b' : 't');
+    for (const sql::parameter& p : parameters)
+        key.push_back(is_bytes(p) ? 'b' : is_declared(p) ? 'z' : 't');
     return key;
 }
 
@@ -169,7 +176,7 @@ void kept_execution::begin_execution() {
     if (!with().parse_settings_unchanged() || with().names_in_flux()) return execute();
     if (fitness_of(text_, parameters_, {}) != fitness::fits) return execute();
     key_ = text_;
-    if (std::ranges::any_of(parameters_, is_bytes))
+    if (std::ranges::any_of(parameters_, is_declared))
         key_ = own_key_ = key_with_types(text_, parameters_);
     if (kept_statement* known = with().kept().find(key_)) return begin_known(*known);
     std::optional<kept_statement> gone = with().kept().add(std::string(key_), {});

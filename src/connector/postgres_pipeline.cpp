@@ -285,9 +285,10 @@ result_in<Mode, std::vector<sql::result>> execute_batch(std::shared_ptr<session>
     all.begin();
     while (!all.ended()) co_await Mode::drive(all, on->deadline());
     for (const detail::result_ptr& each : all.replies()) {
-        detail::conversion rows(*on, each.get());
+        connector_detail::result_sink to;
+        detail::conversion rows(*on, each.get(), to);
         co_await Mode::drive(rows, instant::max());
-        results.push_back(rows.take());
+        results.push_back(to.take());
     }
     co_return results;
 }

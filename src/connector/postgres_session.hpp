@@ -25,6 +25,7 @@
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
 #include "connector/meter.hpp"
+#include "connector/result_sink.hpp"
 #include "connector/statement_cache.hpp"
 
 namespace cenote::postgres::detail {
@@ -104,6 +105,15 @@ public:
     boost::asio::awaitable<sql::copy_in> async_copy_in(std::string text) override;
     sql::copy_out copy_out(std::string_view text) override;
     boost::asio::awaitable<sql::copy_out> async_copy_out(std::string text) override;
+    void execute_into(std::string_view text, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) override;
+    boost::asio::awaitable<void> async_execute_into(sql::bound_statement what,
+                                                    std::shared_ptr<sql::row_sink> to) override;
+    void execute_into(const sql::statement& prepared, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) override;
+    boost::asio::awaitable<void> async_execute_into(sql::statement prepared,
+                                                    sql::bound_statement what,
+                                                    std::shared_ptr<sql::row_sink> to) override;
     void set_timeout(std::chrono::nanoseconds timeout) noexcept override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
@@ -474,7 +484,7 @@ private:
 
     std::string_view text_;
     std::span<const sql::parameter> parameters_;
-    std::string_view key_;  // the text, and which parameters are bytes if any are
+    std::string_view key_;  // the text, and which parameters have declared types if any have
     std::string own_key_;
     std::string name_;  // empty: not prepared
     phase phase_ = phase::executing;
@@ -523,12 +533,33 @@ private:
     std::vector<int> lengths_;
     std::vector<int> formats_;
     std::size_t size_ = 0;
+    sql::detail::text_buffer buffer_{};
 };
 
 /// Throws std::invalid_argument: C would cut the text off at the zero byte.
 void refuse_zero_bytes(std::string_view text, const char* what);
 
-std::shared_ptr<const sql::column_names> columns_of(const PGresult* r);
+/// Reads the rows of a reply as cells, which refer to the reply and to this object.
+class cell_reader {
+public:
+    /// The columns of the reply. It must live as long as the names are read.
+    explicit cell_reader(const PGresult* reply);
+
+    std::span<const sql::column_info> columns() const noexcept { return columns_; }
+    /// A row of this reply, or of another one with the same columns. Throws sql::bad_value.
+    std::span<const sql::cell> row(const PGresult* reply, int row);
+    /// The bytes of the row that was read last.
+    std::size_t memory() const noexcept { return memory_; }
+
+private:
+    sql::cell cell_of(std::size_t column, std::string_view text);
+
+    std::vector<sql::column_info> columns_;
+    std::vector<sql::cell> cells_;
+    std::vector<sql::bytes> decoded_;  // by column; empty without bytea
+    std::size_t memory_ = 0;
+};
+
 /// Throws sql::bad_value.
 std::vector<sql::value> row_of(const PGresult* r, int row);
 
@@ -539,17 +570,19 @@ std::vector<sql::value> row_of(const PGresult* r, int row);
 /// has done its part, and the length is limited.
 class conversion final : public connector_detail::steps {
 public:
-    conversion(session& from, const PGresult* reply);
+    conversion(session& from, const PGresult* reply, sql::row_sink& to);
 
     /// Throws sql::bad_value, and connection_error if the rows take too much memory.
     need step() override;
     int descriptor() const override { return -1; }
-    sql::result take();
 
 private:
+    void note_affected();
+
     session& from_;
     const PGresult* reply_;
-    sql::result result_;
+    sql::row_sink& to_;
+    cell_reader reader_;
     int next_ = 0;
     std::size_t memory_ = 0;
 };

@@ -17,6 +17,64 @@ constexpr Oid oid_bytea = 17;
 constexpr Oid oid_oid = 26;
 constexpr Oid oid_float4 = 700;
 constexpr Oid oid_float8 = 701;
+constexpr Oid oid_timestamptz = 1184;
+
+using sql::column_type;
+
+struct known_type {
+    Oid type;
+    Oid array;
+    column_type is;
+    const char* name;
+    const char* array_name;
+};
+
+constexpr std::array<known_type, 26> known_types{{
+    {oid_bool, 1000, column_type::boolean, "boolean", "boolean[]"},
+    {oid_bytea, 1001, column_type::bytes, "bytea", "bytea[]"},
+    {18, 1002, column_type::text, "\"char\"", "\"char\"[]"},
+    {19, 1003, column_type::text, "name", "name[]"},
+    {oid_int8, 1016, column_type::integer, "bigint", "bigint[]"},
+    {oid_int2, 1005, column_type::integer, "smallint", "smallint[]"},
+    {oid_int4, 1007, column_type::integer, "integer", "integer[]"},
+    {25, 1009, column_type::text, "text", "text[]"},
+    {oid_oid, 1028, column_type::integer, "oid", "oid[]"},
+    {114, 199, column_type::other, "json", "json[]"},
+    {oid_float4, 1021, column_type::real, "real", "real[]"},
+    {oid_float8, 1022, column_type::real, "double precision", "double precision[]"},
+    {705, 0, column_type::text, "unknown", ""},
+    {790, 791, column_type::other, "money", "money[]"},
+    {869, 1041, column_type::other, "inet", "inet[]"},
+    {1042, 1014, column_type::text, "character", "character[]"},
+    {1043, 1015, column_type::text, "character varying", "character varying[]"},
+    {1082, 1182, column_type::date, "date", "date[]"},
+    {1083, 1183, column_type::time, "time", "time[]"},
+    {1114, 1115, column_type::timestamp, "timestamp", "timestamp[]"},
+    {oid_timestamptz, 1185, column_type::timestamp_tz, "timestamptz", "timestamptz[]"},
+    {1186, 1187, column_type::other, "interval", "interval[]"},
+    {1266, 1270, column_type::other, "timetz", "timetz[]"},
+    {1700, 1231, column_type::decimal, "numeric", "numeric[]"},
+    {2950, 2951, column_type::uuid, "uuid", "uuid[]"},
+    {3802, 3807, column_type::other, "jsonb", "jsonb[]"},
+}};
+
+void describe(Oid type, sql::column_info& column) {
+    column.type = column_type::other;
+    column.type_name = "a type of its own";
+    for (const known_type& known : known_types) {
+        if (type == known.type) {
+            column.type = known.is;
+            column.type_name = known.name;
+            return;
+        }
+        if (known.array != 0 && type == known.array) {
+            column.type = column_type::array;
+            column.element = known.is;
+            column.type_name = known.array_name;
+            return;
+        }
+    }
+}
 
 constexpr int as_text = 0;
 constexpr int as_bytes = 1;
@@ -44,8 +102,8 @@ int digit_of(char c) {
 }
 
 /// `\x00ff`, or the format before 9.0, if the session has chosen it (bytea_output).
-sql::bytes bytes_of(std::string_view text) {
-    sql::bytes got;
+void decode_bytes(std::string_view text, sql::bytes& to) {
+    to.clear();
     if (!text.starts_with("\\x")) {
         std::size_t size = 0;
         std::string copy(text);
@@ -54,36 +112,21 @@ sql::bytes bytes_of(std::string_view text) {
             &PQfreemem);
         if (plain == nullptr) throw std::bad_alloc();
         auto all = std::as_bytes(std::span(plain.get(), size));
-        got.assign(all.begin(), all.end());
-        return got;
+        to.assign(all.begin(), all.end());
+        return;
     }
     text.remove_prefix(2);
-    got.reserve(text.size() / 2);
+    to.reserve(text.size() / 2);
     for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
         int high = digit_of(text[i]);
         int low = digit_of(text[i + 1]);
         if (high < 0 || low < 0) throw sql::bad_value("cenote: PostgreSQL sent malformed bytes");
-        got.push_back(static_cast<std::byte>(high * 16 + low));
-    }
-    return got;
-}
-
-sql::value::data value_of(Oid type, std::string_view text) {
-    switch (type) {
-        case oid_bool: return text == "t";
-        case oid_int2:
-        case oid_int4:
-        case oid_int8:
-        case oid_oid: return number_of<std::int64_t>(text);
-        case oid_float4:
-        case oid_float8: return double_of(text);
-        case oid_bytea: return bytes_of(text);
-        default: return std::string(text);
+        to.push_back(static_cast<std::byte>(high * 16 + low));
     }
 }
 
 /// The shortest text that is read as the same number.
-std::string text_of(double d) {
+std::string text_of_number(double d) {
     if (std::isnan(d)) return "NaN";
     if (std::isinf(d)) return d > 0 ? "Infinity" : "-Infinity";
     std::array<char, 32> digits{};
@@ -109,7 +152,7 @@ struct libpq_parameters::adder {
     void operator()(std::monostate) const { add(nullptr, 0, as_text, 0); }
     void operator()(bool b) const { add_text(b ? "t" : "f"); }
     void operator()(std::int64_t i) const { add_text(std::to_string(i)); }
-    void operator()(double d) const { add_text(text_of(d)); }
+    void operator()(double d) const { add_text(text_of_number(d)); }
     void operator()(std::string_view text) const {
         refuse_zero_bytes(text, "parameter");
         add_text(text);
@@ -120,8 +163,20 @@ struct libpq_parameters::adder {
         const void* first = octets.empty() ? "" : static_cast<const void*>(octets.data());
         add(static_cast<const char*>(first), static_cast<int>(octets.size()), as_bytes, oid_bytea);
     }
+    /// Of a declared type: a column without a time zone would ignore the offset.
+    void operator()(sql::detail::sys_microseconds time) const {
+        (*this)(text_of(time));
+        to->types_.back() = oid_timestamptz;
+    }
+    void operator()(const sql::detail::array_view& array) const {
+        std::string text;
+        array.write(text);
+        (*this)(std::string_view(text));
+    }
+    void operator()(const auto& date_or_id) const { (*this)(text_of(date_or_id)); }
 
 private:
+    std::string_view text_of(const auto& of) const { return sql::detail::text_of(of, to->buffer_); }
     void add(const char* value, int length, int format, Oid type) const {
         to->values_.push_back(value);
         to->lengths_.push_back(length);
@@ -145,6 +200,7 @@ void libpq_parameters::assign(std::span<const sql::parameter> from) {
     values_.clear();
     lengths_.clear();
     formats_.clear();
+    sql::detail::refuse_named(from);
     for (const sql::parameter& p : from) std::visit(adder{this}, p.get());
     size_ = texts_.size();
     for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -155,27 +211,48 @@ void libpq_parameters::assign(std::span<const sql::parameter> from) {
     }
 }
 
-std::shared_ptr<const sql::column_names> columns_of(const PGresult* r) {
-    auto names = std::make_shared<sql::column_names>();
-    int count = PQnfields(r);
-    names->reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) names->emplace_back(PQfname(r, i));
-    return names;
+cell_reader::cell_reader(const PGresult* reply) {
+    const int count = PQnfields(reply);
+    columns_.resize(static_cast<std::size_t>(count));
+    cells_.resize(columns_.size());
+    for (int i = 0; i < count; ++i) {
+        sql::column_info& column = columns_[static_cast<std::size_t>(i)];
+        column.name = PQfname(reply, i);
+        describe(PQftype(reply, i), column);
+        if (column.type == column_type::bytes) decoded_.resize(columns_.size());
+    }
+}
+
+std::span<const sql::cell> cell_reader::row(const PGresult* reply, int row) {
+    memory_ = 0;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+        const int column = static_cast<int>(i);
+        const auto size = static_cast<std::size_t>(PQgetlength(reply, row, column));
+        memory_ += size;
+        if (size == 0 && PQgetisnull(reply, row, column) != 0) {
+            cells_[i] = sql::cell();
+            continue;
+        }
+        cells_[i] = cell_of(i, {PQgetvalue(reply, row, column), size});
+    }
+    return cells_;
+}
+
+sql::cell cell_reader::cell_of(std::size_t column, std::string_view text) {
+    switch (columns_[column].type) {
+        case column_type::boolean: return sql::cell(text == "t");
+        case column_type::integer: return sql::cell(number_of<std::int64_t>(text));
+        case column_type::real: return sql::cell(double_of(text));
+        case column_type::bytes:
+            decode_bytes(text, decoded_[column]);
+            return sql::cell(std::span<const std::byte>(decoded_[column]));
+        case column_type::array: return sql::cell::array(text, columns_[column].element);
+        default: return sql::cell(text);
+    }
 }
 
 std::vector<sql::value> row_of(const PGresult* r, int row) {
-    std::vector<sql::value> values;
-    int count = PQnfields(r);
-    values.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) {
-        if (PQgetisnull(r, row, i) != 0) {
-            values.emplace_back();
-            continue;
-        }
-        auto size = static_cast<std::size_t>(PQgetlength(r, row, i));
-        values.emplace_back(value_of(PQftype(r, i), {PQgetvalue(r, row, i), size}));
-    }
-    return values;
+    return connector_detail::values_of(cell_reader(r).row(r, row));
 }
 
 void refuse_length(session& from) {
@@ -184,34 +261,35 @@ void refuse_length(session& from) {
                            "cenote: PostgreSQL: the reply is longer than max_reply_bytes");
 }
 
-conversion::conversion(session& from, const PGresult* reply)
-    : from_(from), reply_(reply), result_(columns_of(reply)) {}
+conversion::conversion(session& from, const PGresult* reply, sql::row_sink& to)
+    : from_(from), reply_(reply), to_(to), reader_(reply) {
+    to_.begin(reader_.columns(), static_cast<std::size_t>(PQntuples(reply)));
+}
+
+/// Counts for each row towards max_bytes_per_step.
+constexpr std::size_t min_row_work = 256;
 
 need conversion::step() {
     const int rows = PQntuples(reply_);
-    const int columns = PQnfields(reply_);
-    const std::size_t fixed =
-        sizeof(sql::row) + static_cast<std::size_t>(columns) * sizeof(sql::value);
+    const std::size_t fixed = to_.bytes_per_row(reader_.columns().size());
     for (std::size_t done = 0; next_ < rows; ++next_) {
         if (done > connector_detail::max_bytes_per_step) return need::a_turn;
-        std::size_t memory = fixed;
-        for (int i = 0; i < columns; ++i)
-            memory += static_cast<std::size_t>(PQgetlength(reply_, next_, i));
-        done += memory;
-        memory_ += memory;
+        std::span<const sql::cell> cells = reader_.row(reply_, next_);
+        done += min_row_work + reader_.memory();
+        memory_ += fixed + reader_.memory();
         if (memory_ > from_.settings().max_reply_bytes) refuse_length(from_);
-        result_.add(row_of(reply_, next_));
+        to_.row(cells);
     }
+    note_affected();
     return need::nothing;
 }
 
-sql::result conversion::take() {
+void conversion::note_affected() {
     auto* reply = const_cast<PGresult*>(reply_);
     std::string_view tag = PQcmdStatus(reply);
     std::string_view count = PQcmdTuples(reply);
     if (!count.empty() && !tag.starts_with("SELECT"))
-        result_.note_affected(number_of<std::uint64_t>(count));
-    return std::move(result_);
+        to_.note_affected(number_of<std::uint64_t>(count), 0);
 }
 
 }  // namespace cenote::postgres::detail

@@ -12,6 +12,18 @@ void refuse_unsigned() {
         "cenote: an unsigned parameter is out of the range of a signed 64-bit integer");
 }
 
+void refuse_date() {
+    throw std::out_of_range("cenote: a date parameter must be a day of the years 1 to 9999");
+}
+
+void refuse_named(std::span<const parameter> parameters) {
+    for (const parameter& p : parameters)
+        if (!p.name().empty())
+            throw std::invalid_argument(
+                "cenote: named parameters are for cenote::database; a connection takes values in "
+                "the order of its server's placeholders");
+}
+
 void refuse_conversion(const char* from, const char* to) {
     throw bad_value(std::string("cenote: a value of type ") + from + " cannot be read as " + to);
 }
@@ -20,33 +32,62 @@ void refuse_conversion(const char* from, const char* to) {
 
 namespace {
 
-const char* name_of(const value::data& data) {
-    constexpr std::array<const char*, std::variant_size_v<value::data>> names{
-        "null", "bool", "integer", "floating point", "text", "bytes"};
-    return names[data.index()];
-}
+constexpr int last_year = 9999;
 
-template <class T>
-const T& as_exactly(const value::data& data, const char* wanted) {
-    if (const T* got = std::get_if<T>(&data)) return *got;
-    detail::refuse_conversion(name_of(data), wanted);
+template <class Time>
+Time in_known_years(Time time) {
+    auto day = std::chrono::floor<std::chrono::days>(time.time_since_epoch());
+    constexpr std::chrono::sys_days first = std::chrono::year(1) / 1 / 1;
+    constexpr std::chrono::sys_days end = std::chrono::year(last_year + 1) / 1 / 1;
+    if (day < first.time_since_epoch() || day >= end.time_since_epoch()) detail::refuse_date();
+    return time;
 }
 
 }  // namespace
 
-value value::of(const parameter& p) {
-    struct owned {
-        data operator()(std::monostate) const { return {}; }
-        data operator()(bool b) const { return b; }
-        data operator()(std::int64_t i) const { return i; }
-        data operator()(double d) const { return d; }
-        data operator()(std::string_view text) const { return std::string(text); }
-        data operator()(std::span<const std::byte> octets) const {
-            return sql::bytes(octets.begin(), octets.end());
-        }
-    };
-    return value(std::visit(owned{}, p.get()));
+std::chrono::sys_days parameter::checked(std::chrono::sys_days day) { return in_known_years(day); }
+detail::local_microseconds parameter::checked(detail::local_microseconds time) {
+    return in_known_years(time);
 }
+detail::sys_microseconds parameter::checked(detail::sys_microseconds time) {
+    return in_known_years(time);
+}
+std::chrono::microseconds parameter::checked(std::chrono::microseconds time) {
+    constexpr std::chrono::hours end{839};  // as MariaDB
+    if (time <= -end || time >= end)
+        throw std::out_of_range("cenote: a time parameter is longer than 838 hours");
+    return time;
+}
+
+void parameter::refuse_enumerator() {
+    throw std::out_of_range("cenote: an enumerator that enum_names lacks cannot be a parameter");
+}
+
+namespace {
+
+struct owned {
+    value::data operator()(std::monostate) const { return {}; }
+    value::data operator()(bool b) const { return b; }
+    value::data operator()(std::int64_t i) const { return i; }
+    value::data operator()(double d) const { return d; }
+    value::data operator()(std::string_view text) const { return std::string(text); }
+    value::data operator()(std::span<const std::byte> octets) const {
+        return sql::bytes(octets.begin(), octets.end());
+    }
+    value::data operator()(const detail::array_view& array) const {
+        std::string text;
+        array.write(text);
+        return text;
+    }
+    value::data operator()(const auto& date_or_id) const {
+        detail::text_buffer buffer{};
+        return std::string(detail::text_of(date_or_id, buffer));
+    }
+};
+
+}  // namespace
+
+value value::of(const parameter& p) { return value(std::visit(owned{}, p.get())); }
 
 parameter value::bound() const {
     struct view {
@@ -60,22 +101,19 @@ parameter value::bound() const {
     return std::visit(view{}, data_);
 }
 
-bool value::as_bool() const {
-    if (const auto* number = std::get_if<std::int64_t>(&data_); number != nullptr)
-        if (*number == 0 || *number == 1) return *number == 1;
-    return as_exactly<bool>(data_, "bool");
+cell value::as_cell() const noexcept {
+    struct view {
+        cell operator()(std::monostate) const { return {}; }
+        cell operator()(bool b) const { return cell(b); }
+        cell operator()(std::int64_t i) const { return cell(i); }
+        cell operator()(double d) const { return cell(d); }
+        cell operator()(const std::string& text) const { return cell(std::string_view(text)); }
+        cell operator()(const sql::bytes& octets) const {
+            return cell(std::span<const std::byte>(octets));
+        }
+    };
+    return std::visit(view{}, data_);
 }
-
-std::int64_t value::as_integer() const { return as_exactly<std::int64_t>(data_, "integer"); }
-
-double value::as_double() const {
-    if (const auto* whole = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*whole);
-    return as_exactly<double>(data_, "floating point");
-}
-
-const std::string& value::as_text() const { return as_exactly<std::string>(data_, "text"); }
-
-const sql::bytes& value::as_bytes() const { return as_exactly<sql::bytes>(data_, "bytes"); }
 
 const value& row::operator[](std::size_t column) const {
     if (column < values_.size()) return values_[column];
@@ -103,10 +141,27 @@ const row& result::one() const {
 
 bound_statement::bound_statement(std::string_view text, std::span<const parameter> parameters)
     : text_(text) {
-    values_.reserve(parameters.size());
-    for (const parameter& p : parameters) values_.push_back(value::of(p));
-    parameters_.reserve(values_.size());
-    for (const value& v : values_) parameters_.push_back(v.bound());
+    // A text and a name for each, so that no text moves.
+    texts_.reserve(2 * parameters.size());
+    parameters_.reserve(parameters.size());
+    auto keep = [this](auto range) -> const std::string& {
+        return texts_.emplace_back(range.begin(), range.end());
+    };
+    for (const parameter& p : parameters) {
+        parameter copy = p;
+        if (const auto* words = std::get_if<std::string_view>(&p.get())) {
+            copy = std::string_view(keep(*words));
+        } else if (const auto* octets = std::get_if<std::span<const std::byte>>(&p.get())) {
+            const auto* first = reinterpret_cast<const char*>(octets->data());
+            copy = std::as_bytes(std::span(keep(std::span(first, octets->size()))));
+        } else if (const auto* array = std::get_if<detail::array_view>(&p.get())) {
+            std::string& written = texts_.emplace_back();
+            array->write(written);
+            copy = parameter(detail::array_view(written.c_str()));
+        }
+        if (!p.name().empty()) copy = named_parameter(keep(p.name()), copy);
+        parameters_.push_back(copy);
+    }
 }
 
 }  // namespace cenote::sql

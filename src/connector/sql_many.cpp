@@ -72,6 +72,16 @@ struct copy_field {
         }
     }
 
+    void operator()(const detail::array_view& array) const {
+        std::string text;
+        array.write(text);
+        (*this)(std::string_view(text));
+    }
+    void operator()(const auto& date_or_id) const {
+        detail::text_buffer buffer{};
+        *to += detail::text_of(date_or_id, buffer);
+    }
+
 private:
     void number(auto n) const {
         std::array<char, 32> all{};

@@ -19,6 +19,7 @@ namespace cenote::sqlite {
 namespace asio = boost::asio;
 
 using connector_detail::async_run_function;
+using connector_detail::result_sink;
 using detail::async_exchanged;
 using detail::exchanged;
 using detail::session;
@@ -102,13 +103,30 @@ void connection::only_read(bool on) noexcept {
 // Statements.
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
-    return exchanged(*this, [&](session& s) { return s.perform(text, parameters); });
+    result_sink to;
+    execute_into(text, parameters, to);
+    return to.take();
 }
 
 asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
     return async_exchanged(shared_from_this(), [w = std::move(what)](session& s) {
-        return s.perform(w.text(), w.parameters());
+        result_sink to;
+        s.perform(w.text(), w.parameters(), to);
+        return to.take();
     });
+}
+
+void session::execute_into(std::string_view text, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
+    exchanged(*this, [&](session& s) { return s.perform(text, parameters, to), true; });
+}
+
+asio::awaitable<void> session::async_execute_into(sql::bound_statement what,
+                                                  std::shared_ptr<sql::row_sink> to) {
+    return discard(async_exchanged(shared_from_this(),
+                                   [w = std::move(what), kept = std::move(to)](session& s) {
+                                       return s.perform(w.text(), w.parameters(), *kept), true;
+                                   }));
 }
 
 statement session::prepare(std::string_view text) {
@@ -122,13 +140,30 @@ asio::awaitable<statement> session::async_prepare(std::string text) {
 
 sql::result session::execute(const statement& prepared,
                              std::span<const sql::parameter> parameters) {
-    return exchanged(*this, [&](session& s) { return s.perform(prepared, parameters); });
+    result_sink to;
+    execute_into(prepared, parameters, to);
+    return to.take();
 }
 
 asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
     return async_exchanged(shared_from_this(), [prepared, w = std::move(what)](session& s) {
-        return s.perform(prepared, w.parameters());
+        result_sink to;
+        s.perform(prepared, w.parameters(), to);
+        return to.take();
     });
+}
+
+void session::execute_into(const statement& prepared, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
+    exchanged(*this, [&](session& s) { return s.perform(prepared, parameters, to), true; });
+}
+
+asio::awaitable<void> session::async_execute_into(statement prepared, sql::bound_statement what,
+                                                  std::shared_ptr<sql::row_sink> to) {
+    return discard(async_exchanged(
+        shared_from_this(), [prepared, w = std::move(what), kept = std::move(to)](session& s) {
+            return s.perform(prepared, w.parameters(), *kept), true;
+        }));
 }
 
 // Cursors.
@@ -151,26 +186,36 @@ public:
     }
 
     std::optional<sql::row> next() override {
-        return exchanged(*of_, [this](session&) { return take(); });
+        next_into(own_);
+        return own_.take();
     }
     asio::awaitable<std::optional<sql::row>> async_next() override {
-        return async_exchanged(of_, [me = shared_from_this()](session&) { return me->take(); });
+        return async_exchanged(of_, [me = shared_from_this()](session&) {
+            me->take(me->own_);
+            return me->own_.take();
+        });
+    }
+    bool next_into(sql::row_sink& to) override {
+        return exchanged(*of_, [&](session&) { return take(to); });
+    }
+    asio::awaitable<bool> async_next_into(std::shared_ptr<sql::row_sink> to) override {
+        return async_exchanged(of_, [me = shared_from_this(), kept = std::move(to)](session&) {
+            return me->take(*kept);
+        });
     }
 
 private:
-    std::optional<sql::row> take() {
-        if (ended_) return std::nullopt;
-        std::optional<sql::row> got = of_->next(begun_, columns_);
-        if (!got) {
-            ended_ = true;
-            of_->end(std::exchange(begun_, {}));  // another statement may get its slot from now on
-        }
-        return got;
+    bool take(sql::row_sink& to) {
+        if (ended_) return false;
+        if (of_->next(begun_, to)) return true;
+        ended_ = true;
+        of_->end(std::exchange(begun_, {}));  // another statement may get its slot from now on
+        return false;
     }
 
     std::shared_ptr<session> of_;
     statement begun_;
-    std::shared_ptr<const sql::column_names> columns_;
+    connector_detail::next_row own_;
     bool ended_ = false;
 };
 

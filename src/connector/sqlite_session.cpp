@@ -104,49 +104,58 @@ bool is_broken(int code) {
     }
 }
 
-sql::value value_at(sqlite3_stmt* s, int column) {
+/// Refers to SQLite's memory: valid until the next step.
+sql::cell cell_at(sqlite3_stmt* s, int column) {
     switch (sqlite3_column_type(s, column)) {
-        case SQLITE_INTEGER: return sql::value(std::int64_t{sqlite3_column_int64(s, column)});
-        case SQLITE_FLOAT: return sql::value(sqlite3_column_double(s, column));
+        case SQLITE_INTEGER: return sql::cell(std::int64_t{sqlite3_column_int64(s, column)});
+        case SQLITE_FLOAT: return sql::cell(sqlite3_column_double(s, column));
         case SQLITE_TEXT: {
             const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(s, column));
             auto size = static_cast<std::size_t>(sqlite3_column_bytes(s, column));
-            return sql::value(std::string(text, size));
+            return sql::cell(std::string_view(text, size));
         }
         case SQLITE_BLOB: {
             const auto* octets = static_cast<const std::byte*>(sqlite3_column_blob(s, column));
             auto size = static_cast<std::size_t>(sqlite3_column_bytes(s, column));
-            return sql::value(sql::bytes(octets, octets + size));
+            return sql::cell(std::span(octets, size));
         }
         default: return {};
     }
 }
 
-std::vector<sql::value> row_of(sqlite3_stmt* s) {
-    std::vector<sql::value> values;
-    int count = sqlite3_column_count(s);
-    values.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) values.push_back(value_at(s, i));
-    return values;
-}
+/// Gives the rows of a statement to a sink.
+class row_giver {
+public:
+    row_giver(sqlite3_stmt* of, sql::row_sink& to)
+        : of_(of), to_(to), cells_(static_cast<std::size_t>(sqlite3_column_count(of))) {}
 
-std::shared_ptr<const sql::column_names> names_of(sqlite3_stmt* s) {
-    auto names = std::make_shared<sql::column_names>();
-    for (int i = 0; i < sqlite3_column_count(s); ++i) {
-        const char* name = sqlite3_column_name(s, i);
-        names->emplace_back(name == nullptr ? "" : name);
+    void begin() {
+        std::vector<sql::column_info> columns(cells_.size());
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            const char* name = sqlite3_column_name(of_, static_cast<int>(i));
+            const char* type = sqlite3_column_decltype(of_, static_cast<int>(i));
+            columns[i].name = name == nullptr ? "" : name;
+            columns[i].type_name = type == nullptr ? "" : type;
+        }
+        to_.begin(columns, 0);
     }
-    return names;
-}
+    /// The present row. Returns the memory that it takes.
+    std::size_t give() {
+        std::size_t memory = to_.bytes_per_row(cells_.size());
+        for (std::size_t i = 0; i < cells_.size(); ++i) {
+            sql::cell& c = cells_[i] = cell_at(of_, static_cast<int>(i));
+            if (c.kind() == sql::cell_kind::text) memory += c.text().size();
+            if (c.kind() == sql::cell_kind::bytes) memory += c.octets().size();
+        }
+        to_.row(cells_);
+        return memory;
+    }
 
-std::size_t memory_of(const std::vector<sql::value>& row) {
-    std::size_t all = sizeof(sql::row) + row.size() * sizeof(sql::value);
-    for (const sql::value& v : row) {
-        if (const auto* text = std::get_if<std::string>(&v.get())) all += text->size();
-        if (const auto* octets = std::get_if<sql::bytes>(&v.get())) all += octets->size();
-    }
-    return all;
-}
+private:
+    sqlite3_stmt* of_;
+    sql::row_sink& to_;
+    std::vector<sql::cell> cells_;
+};
 
 }  // namespace
 
@@ -415,31 +424,49 @@ void session::bind(sqlite3_stmt* to, std::span<const sql::parameter> parameters,
         throw statement_error("cenote: SQLite: the statement has " + std::to_string(places) +
                               " parameters, but " + std::to_string(parameters.size()) +
                               " values were bound");
+    sql::detail::refuse_named(parameters);
     for (std::size_t i = 0; i < places; ++i)
         bind_one(to, static_cast<int>(i + 1), parameters[i], copies);
 }
 
-void session::bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, bool copies) {
-    struct binder {
-        sqlite3_stmt* to;
-        int place;
-        sqlite3_destructor_type keeps;
+namespace {
 
-        int operator()(std::monostate) const { return sqlite3_bind_null(to, place); }
-        int operator()(bool b) const { return sqlite3_bind_int(to, place, b ? 1 : 0); }
-        int operator()(std::int64_t i) const { return sqlite3_bind_int64(to, place, i); }
-        int operator()(double d) const { return sqlite3_bind_double(to, place, d); }
-        int operator()(std::string_view text) const {
-            const char* from = text.data() == nullptr ? "" : text.data();
-            return sqlite3_bind_text64(to, place, from, text.size(), keeps, SQLITE_UTF8);
-        }
-        int operator()(std::span<const std::byte> octets) const {
-            if (octets.empty()) return sqlite3_bind_zeroblob(to, place, 0);
-            return sqlite3_bind_blob64(to, place, octets.data(), octets.size(), keeps);
-        }
-    };
-    // SQLITE_TRANSIENT, which copies, or SQLITE_STATIC; the macros have C casts.
-    auto keeps = copies ? std::bit_cast<sqlite3_destructor_type>(std::intptr_t{-1}) : nullptr;
+/// SQLITE_TRANSIENT, which makes SQLite copy; the macro has a C cast.
+sqlite3_destructor_type transient() {
+    return std::bit_cast<sqlite3_destructor_type>(std::intptr_t{-1});
+}
+
+struct binder {
+    sqlite3_stmt* to;
+    int place;
+    sqlite3_destructor_type keeps;
+
+    int operator()(std::monostate) const { return sqlite3_bind_null(to, place); }
+    int operator()(bool b) const { return sqlite3_bind_int(to, place, b ? 1 : 0); }
+    int operator()(std::int64_t i) const { return sqlite3_bind_int64(to, place, i); }
+    int operator()(double d) const { return sqlite3_bind_double(to, place, d); }
+    int operator()(std::string_view text) const {
+        const char* from = text.data() == nullptr ? "" : text.data();
+        return sqlite3_bind_text64(to, place, from, text.size(), keeps, SQLITE_UTF8);
+    }
+    int operator()(std::span<const std::byte> octets) const {
+        if (octets.empty()) return sqlite3_bind_zeroblob(to, place, 0);
+        return sqlite3_bind_blob64(to, place, octets.data(), octets.size(), keeps);
+    }
+    int operator()(const sql::detail::array_view&) const {
+        throw std::invalid_argument("cenote: SQLite has no arrays: bind one value each");
+    }
+    int operator()(const auto& date_or_id) const {
+        sql::detail::text_buffer buffer{};
+        std::string_view text = sql::detail::text_of(date_or_id, buffer);
+        return sqlite3_bind_text64(to, place, text.data(), text.size(), transient(), SQLITE_UTF8);
+    }
+};
+
+}  // namespace
+
+void session::bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, bool copies) {
+    sqlite3_destructor_type keeps = copies ? transient() : nullptr;  // SQLITE_STATIC
     int code = std::visit(binder{to, place, keeps}, p.get());
     if (code != SQLITE_OK) fail(code);
 }
@@ -451,54 +478,56 @@ bool session::step(sqlite3_stmt* s) {
     fail(code);
 }
 
-sql::result session::collect(sqlite3_stmt* s) {
+void session::collect(sqlite3_stmt* s, sql::row_sink& to) {
     std::int64_t before = sqlite3_total_changes64(handle_);
-    sql::result all(names_of(s));
     std::size_t memory = 0;
-    while (step(s)) {
-        std::vector<sql::value> row = row_of(s);
-        memory += memory_of(row);
+    bool more = step(s);
+    row_giver rows(s, to);  // the first step may compile the statement again
+    for (rows.begin(); more; more = step(s)) {
+        memory += rows.give();
         if (memory > settings_->max_reply_bytes && !by_connector_)
             throw statement_error("cenote: SQLite: the rows take more memory than max_reply_bytes");
-        all.add(std::move(row));
     }
     bool changed = sqlite3_total_changes64(handle_) != before;
-    all.note_affected(changed ? static_cast<std::uint64_t>(sqlite3_changes64(handle_)) : 0,
-                      sqlite3_last_insert_rowid(handle_));
-    return all;
+    to.note_affected(changed ? static_cast<std::uint64_t>(sqlite3_changes64(handle_)) : 0,
+                     sqlite3_last_insert_rowid(handle_));
 }
 
-sql::result session::collect(const compiled& s, std::span<const sql::parameter> parameters) {
+void session::collect(const compiled& s, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) {
     bind(s.handle.get(), parameters, false);
     take_turn(s);
-    return collect(s.handle.get());
+    collect(s.handle.get(), to);
 }
 
 sql::result session::run(const std::string& text) {
     compiled s = compile(text);
-    return collect(s.handle.get());
+    connector_detail::result_sink to;
+    collect(s.handle.get(), to);
+    return to.take();
 }
 
-sql::result session::perform(std::string_view text, std::span<const sql::parameter> parameters) {
+void session::perform(std::string_view text, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) {
     limit time(*this);
     set_up_lease();
-    if (kept_.on()) return perform_kept(text, parameters);
+    if (kept_.on()) return perform_kept(text, parameters, to);
     compiled s = compile(text);
-    return collect(s, parameters);
+    collect(s, parameters, to);
 }
 
 /// SQLite reports changes of the session when it compiles a statement, not when it runs one. So a
 /// statement that changes the session is not kept, but compiled for each run.
-sql::result session::perform_kept(std::string_view text,
-                                  std::span<const sql::parameter> parameters) {
+void session::perform_kept(std::string_view text, std::span<const sql::parameter> parameters,
+                           sql::row_sink& to) {
     if (compiled* known = kept_.find(text)) {
         rewind at_the_end{known->handle.get()};
-        return collect(*known, parameters);
+        return collect(*known, parameters, to);
     }
     compiled fresh = compile(text, SQLITE_PREPARE_PERSISTENT);
-    if (compiled_change_) return collect(fresh, parameters);
+    if (compiled_change_) return collect(fresh, parameters, to);
     kept_.add(std::string(text), std::move(fresh));
-    return perform_kept(text, parameters);
+    perform_kept(text, parameters, to);
 }
 
 sql::statement session::make(std::string_view text) {
@@ -507,12 +536,12 @@ sql::statement session::make(std::string_view text) {
     return keep(compile(text, SQLITE_PREPARE_PERSISTENT));
 }
 
-sql::result session::perform(const sql::statement& prepared,
-                             std::span<const sql::parameter> parameters) {
+void session::perform(const sql::statement& prepared, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) {
     limit time(*this);
     const compiled& s = find(prepared);
     rewind at_the_end{s.handle.get()};
-    return collect(s, parameters);
+    collect(s, parameters, to);
 }
 
 sql::statement session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
@@ -523,15 +552,16 @@ sql::statement session::begin(std::string_view text, std::span<const sql::parame
     return keep(std::move(s));
 }
 
-std::optional<sql::row> session::next(const sql::statement& begun,
-                                      std::shared_ptr<const sql::column_names>& columns) {
+bool session::next(const sql::statement& begun, sql::row_sink& to) {
     limit time(*this);
     const compiled& found = find(begun);
     take_turn(found);
     sqlite3_stmt* s = found.handle.get();
-    if (!step(s)) return std::nullopt;
-    if (columns == nullptr) columns = names_of(s);
-    return sql::row(columns, row_of(s));
+    bool more = step(s);
+    row_giver rows(s, to);
+    if (!to.begun()) rows.begin();
+    if (more) rows.give();
+    return more;
 }
 
 void session::end(const sql::statement& begun) noexcept {

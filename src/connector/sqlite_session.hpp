@@ -20,6 +20,7 @@
 #include "cenote/sqlite.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/result_sink.hpp"
 #include "connector/sqlite_line.hpp"
 #include "connector/statement_cache.hpp"
 
@@ -96,19 +97,30 @@ public:
                                            const sql::many_options& how) override;
     boost::asio::awaitable<std::vector<sql::result>> async_execute_batch(
         std::shared_ptr<const sql::batch> all, sql::many_options how) override;
+    void execute_into(std::string_view text, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) override;
+    boost::asio::awaitable<void> async_execute_into(sql::bound_statement what,
+                                                    std::shared_ptr<sql::row_sink> to) override;
+    void execute_into(const sql::statement& prepared, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to) override;
+    boost::asio::awaitable<void> async_execute_into(sql::statement prepared,
+                                                    sql::bound_statement what,
+                                                    std::shared_ptr<sql::row_sink> to) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
     bool in_transaction() const noexcept override;
     bool broken() const noexcept override { return condition_.broken(); }
 
     // The work of an exchange, within its time limit. Throw statement_error and connection_error.
-    sql::result perform(std::string_view text, std::span<const sql::parameter> parameters);
+    void perform(std::string_view text, std::span<const sql::parameter> parameters,
+                 sql::row_sink& to);
     sql::statement make(std::string_view text);
-    sql::result perform(const sql::statement& prepared, std::span<const sql::parameter> parameters);
+    void perform(const sql::statement& prepared, std::span<const sql::parameter> parameters,
+                 sql::row_sink& to);
     /// A statement whose rows next() reads. Copies the parameters.
     sql::statement begin(std::string_view text, std::span<const sql::parameter> parameters);
-    std::optional<sql::row> next(const sql::statement& begun,
-                                 std::shared_ptr<const sql::column_names>& columns);
+    /// False at the end.
+    bool next(const sql::statement& begun, sql::row_sink& to);
     void end(const sql::statement& begun) noexcept;
 
     /// Executes a statement of make() for a chunk of rows. Throws if a row is refused, which is not
@@ -160,7 +172,8 @@ private:
     void set_up();
     void install_busy_handler();
     void note_baseline();
-    sql::result perform_kept(std::string_view text, std::span<const sql::parameter> parameters);
+    void perform_kept(std::string_view text, std::span<const sql::parameter> parameters,
+                      sql::row_sink& to);
     void note(int action, const char* name, const char* argument, const char* database);
     void note_pragma(std::string_view name);
     void undo_pragmas();
@@ -172,8 +185,8 @@ private:
     void bind(sqlite3_stmt* to, std::span<const sql::parameter> parameters, bool copies);
     void bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, bool copies);
     bool step(sqlite3_stmt* s);
-    sql::result collect(sqlite3_stmt* s);
-    sql::result collect(const compiled& s, std::span<const sql::parameter> parameters);
+    void collect(sqlite3_stmt* s, sql::row_sink& to);
+    void collect(const compiled& s, std::span<const sql::parameter> parameters, sql::row_sink& to);
     void take_turn(const compiled& s);
     void perform_row(const compiled& s, many_rows& rows);
     sql::result run(const std::string& text);  // of the connector itself

@@ -133,6 +133,19 @@ asio::awaitable<sql::result> executor::async_execute(std::shared_ptr<executor> b
     co_return all.take();
 }
 
+void executor::execute_into(std::string_view text, std::span<const sql::parameter> values,
+                            const call& as, const std::shared_ptr<sql::row_sink>& to) {
+    mapping rows(to);
+    run(rows, text, values, as);
+}
+
+asio::awaitable<void> executor::async_execute_into(std::shared_ptr<executor> by,
+                                                   sql::bound_statement what, call as,
+                                                   std::shared_ptr<sql::row_sink> to) {
+    mapping rows(std::move(to));
+    co_await async_run(std::move(by), &rows, &what, as);
+}
+
 sql::cursor executor::stream(std::string_view text, std::span<const sql::parameter> values,
                              const call& as) {
     streaming rows;

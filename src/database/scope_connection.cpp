@@ -64,6 +64,17 @@ public:
     asio::awaitable<std::optional<sql::row>> async_next() override {
         return async_next_of(shared_from_this());
     }
+    bool next_into(sql::row_sink& to) override {
+        if (use_.over()) return false;
+        try {
+            return note(rows_.rows()->next_into(to));
+        } catch (...) {
+            fail();
+        }
+    }
+    asio::awaitable<bool> async_next_into(std::shared_ptr<sql::row_sink> to) override {
+        return async_next_into_of(shared_from_this(), std::move(to));
+    }
 
 private:
     static asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<kept_rows> of) {
@@ -75,9 +86,20 @@ private:
             of->fail();
         }
     }
+    static asio::awaitable<bool> async_next_into_of(std::shared_ptr<kept_rows> of,
+                                                    std::shared_ptr<sql::row_sink> to) {
+        if (of->use_.over()) co_return false;
+        try {
+            bool more = co_await of->rows_.rows()->async_next_into(std::move(to));
+            co_return of->note(more);
+        } catch (...) {
+            of->fail();
+        }
+    }
 
-    // The rows end before their connection.
-    std::optional<sql::row> note(std::optional<sql::row> one) noexcept {
+    /// `one`: what was read; false at the end, when the rows end before their connection.
+    template <class One>
+    One note(One one) noexcept {
         if (one) return one;
         rows_ = sql::cursor();
         use_.end();

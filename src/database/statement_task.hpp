@@ -1,7 +1,8 @@
-// The tasks of execute and stream.
+// The tasks of execute, query_as and stream.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -28,6 +29,25 @@ public:
 
 private:
     std::optional<sql::result> result_;
+};
+
+/// Runs a statement and gives its rows to a sink, which begins anew if the task is repeated.
+class mapping final : public task {
+public:
+    explicit mapping(std::shared_ptr<sql::row_sink> to) noexcept : to_(std::move(to)) {}
+
+    void run(sql::connection& on, std::string_view text,
+             std::span<const sql::parameter> values) override {
+        on.execute_into(text, values, *to_);
+    }
+    asio::awaitable<void> async_run(sql::connection* on, std::string_view text,
+                                    std::span<const sql::parameter> values) override {
+        sql::bound_statement what(text, values);
+        co_await on->async_execute_into(std::move(what), to_);
+    }
+
+private:
+    std::shared_ptr<sql::row_sink> to_;
 };
 
 /// Runs a statement and opens a cursor over its rows.

@@ -69,10 +69,11 @@ SPDLOG = ("spdlog.hpp",)
 SHELL_ASIO = ("asio_call.cpp", "asio_call.hpp", "asio_context.cpp", "asio_context.hpp",
               "compiled_asio.cpp", "work_asio.cpp", "work_asio.hpp")
 SERVICE = ("asio_request_scope.hpp", "http_server.hpp", "request_scope.hpp", "service.hpp")
-SERVER = ("credentials.hpp", "database.hpp", "detail/complete_with.hpp", "detail/database.hpp",
-          "detail/listening.hpp", "detail/pool_source.hpp", "http.hpp", "keepalive.hpp",
-          "listening.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "redis_subscribe.hpp",
-          "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sql_many.hpp", "sqlite.hpp",
+SERVER = ("credentials.hpp", "database.hpp", "detail/codecs.hpp", "detail/complete_with.hpp",
+          "detail/database.hpp", "detail/fields.hpp", "detail/listening.hpp",
+          "detail/pool_source.hpp", "http.hpp", "keepalive.hpp", "listening.hpp", "mariadb.hpp",
+          "postgres.hpp", "redis.hpp", "redis_subscribe.hpp", "server_error.hpp", "sql.hpp",
+          "sql_codec.hpp", "sql_connection.hpp", "sql_many.hpp", "sql_rows.hpp", "sqlite.hpp",
           "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
     "vocabulary": {"vocabulary"},

@@ -82,11 +82,17 @@ public:
                         const call& as);
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
                        const call& as);
+    /// The sink keeps its exceptions.
+    void execute_into(std::string_view text, std::span<const sql::parameter> values, const call& as,
+                      const std::shared_ptr<sql::row_sink>& to);
     // These keep the executor, so the handle may end before they do.
     static asio::awaitable<sql::result> async_execute(std::shared_ptr<executor> by,
                                                       sql::bound_statement what, call as);
     static asio::awaitable<sql::cursor> async_stream(std::shared_ptr<executor> by,
                                                      sql::bound_statement what, call as);
+    static asio::awaitable<void> async_execute_into(std::shared_ptr<executor> by,
+                                                    sql::bound_statement what, call as,
+                                                    std::shared_ptr<sql::row_sink> to);
 
     // Many statements, and COPY.
     std::uint64_t execute_many(std::string_view text, sql::detail::value_source& rows,
