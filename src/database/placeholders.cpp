@@ -23,7 +23,8 @@ bool is_name_char(char c) {
 struct placeholder {
     std::size_t at = 0;
     std::size_t length = 0;
-    std::size_t number = 0;  // of $1, from 1; 0: a question mark
+    std::size_t number = 0;      // of $1, from 1; 0: a question mark
+    std::string_view name = {};  // of :name; otherwise empty
     bool numbered() const { return number != 0; }
     bool escape() const { return number == 0 && length == 2; }
 };
@@ -32,19 +33,21 @@ struct placeholder {
 /// skips all others without a further look.
 constexpr std::array<bool, 256> special = [] {
     std::array<bool, 256> all{};
-    for (char c : std::string_view("'\"`[$-/#?")) all[static_cast<unsigned char>(c)] = true;
+    for (char c : std::string_view("'\"`[$-/#?:")) all[static_cast<unsigned char>(c)] = true;
     return all;
 }();
 
 /// Finds one placeholder after the other.
 class scanner {
 public:
-    scanner(dialect of, std::string_view text) : of_(of), text_(text) {}
+    /// `named`: finds :name, too.
+    scanner(dialect of, std::string_view text, bool named = false)
+        : of_(of), text_(text), named_(named) {}
 
     /// False at the end.
     bool next(placeholder& found) {
         while (skip_plain_text()) {
-            bool skipped = skip_name() || skip_quoted() || skip_comment();
+            bool skipped = skip_name() || skip_quoted() || skip_comment() || skip_colons();
             bool is_placeholder = !skipped && read_placeholder(found);
             if (skipped || is_placeholder) begin_ = at_;
             else ++at_;
@@ -178,6 +181,24 @@ private:
         return true;
     }
 
+    /// A cast of PostgreSQL or an assignment.
+    bool skip_colons() {
+        if (!named_ || !(is("::") || is(":="))) return false;
+        at_ += 2;
+        return true;
+    }
+
+    /// The length of the name after a colon; 0 if it begins none. A colon between two expressions
+    /// is a slice of an array, and one after a name ends a label.
+    std::size_t length_of_name() const {
+        if (!named_ || look() != ':' || is_digit(look(1))) return 0;
+        char before = look_back(1);
+        if (is_name_char(before) || before == ')' || before == ']') return 0;
+        std::size_t length = 0;
+        while (is_name_char(look(length + 1))) ++length;
+        return length;
+    }
+
     /// After E, a string of PostgreSQL has backslash escapes.
     bool is_after_e() const {
         bool e = look_back(1) == 'e' || look_back(1) == 'E';
@@ -186,7 +207,10 @@ private:
 
     bool read_placeholder(placeholder& found) {
         found = {.at = at_, .length = 1};
-        if (look() == '?') {
+        if (std::size_t length = length_of_name(); length > 0) {
+            found.name = text_.substr(at_ + 1, length);
+            found.length = length + 1;
+        } else if (look() == '?') {
             if (of_ == dialect::postgres && look(1) == '?') found.length = 2;
         } else if (look() == '$' && is_digit(look(1))) {
             for (; is_digit(look(found.length)); ++found.length) {
@@ -205,6 +229,7 @@ private:
 
     dialect of_;
     std::string_view text_;
+    bool named_;
     std::size_t at_ = 0;
     std::size_t begin_ = 0;  // of the present run of plain text
 };
@@ -213,6 +238,31 @@ private:
     throw std::invalid_argument("cenote: the statement has placeholders for " +
                                 std::to_string(expected) + " values, but " + std::to_string(given) +
                                 " were given");
+}
+
+bool has_name(const sql::parameter& value) { return !value.name().empty(); }
+
+std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+
+/// Throws std::invalid_argument unless each value has a name of its own.
+void check_names(std::span<const sql::parameter> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        if (!has_name(values[i]))
+            throw std::invalid_argument(
+                "cenote: either all values of a statement have names or none has");
+        for (std::size_t other = 0; other < i; ++other)
+            if (values[other].name() == values[i].name())
+                throw std::invalid_argument("cenote: two values are named " +
+                                            quoted(values[i].name()));
+    }
+}
+
+/// The index of the value with this name.
+std::size_t find_name(std::span<const sql::parameter> values, std::string_view name) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+        if (values[i].name() == name) return i;
+    throw std::invalid_argument("cenote: the statement has a placeholder :" + std::string(name) +
+                                ", but no value is named " + quoted(name));
 }
 
 /// Whether the server understands the text as it is. (SQLite numbers its own placeholders `?1`.)
@@ -225,6 +275,10 @@ bool is_native(dialect to, std::string_view text) {
 placeholders::placeholders(dialect to, std::string_view text,
                            std::span<const sql::parameter> values)
     : text_(text), values_(values) {
+    if (std::ranges::any_of(values, has_name)) {
+        translate_names(to);
+        return;
+    }
     // The common cases need no scan: no values, or placeholders of the server's own kind.
     if (values.empty() || is_native(to, text)) return;
     scanner in(to, text);
@@ -263,6 +317,40 @@ void placeholders::translate(dialect to) {
     translated_ += text_.substr(done);
     text_ = translated_;
     if (to == dialect::mariadb) values_ = reordered_;
+}
+
+/// For PostgreSQL to $1, for SQLite to ?1, in the order of the values; for MariaDB to ?, with the
+/// values in the order of the placeholders.
+void placeholders::translate_names(dialect to) {
+    check_names(values_);
+    std::vector<bool> used(values_.size());
+    translated_.reserve(text_.size() + 16);
+    std::size_t done = 0;  // how much of the text is translated
+    scanner in(to, text_, true);
+    for (placeholder p; in.next(p);) {
+        if (p.name.empty()) {
+            if (!p.numbered() && to == dialect::postgres) continue;  // an operator
+            throw std::invalid_argument(
+                "cenote: a statement has both named placeholders and ? or $1; use one kind only");
+        }
+        const std::size_t index = find_name(values_, p.name);
+        used[index] = true;
+        translated_ += text_.substr(done, p.at - done);
+        done = p.at + p.length;
+        translated_ += to == dialect::postgres ? '$' : '?';
+        if (to != dialect::mariadb) translated_ += std::to_string(index + 1);
+        else reordered_.push_back(values_[index].without_name());
+    }
+    for (std::size_t i = 0; i < values_.size(); ++i)
+        if (!used[i])
+            throw std::invalid_argument(
+                "cenote: the statement has no placeholder :" + std::string(values_[i].name()) +
+                " for the value " + quoted(values_[i].name()));
+    translated_ += text_.substr(done);
+    text_ = translated_;
+    if (to != dialect::mariadb)
+        for (const sql::parameter& p : values_) reordered_.push_back(p.without_name());
+    values_ = reordered_;
 }
 
 }  // namespace cenote::database_detail

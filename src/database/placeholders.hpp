@@ -20,10 +20,13 @@ enum class dialect : std::uint8_t { sqlite, postgres, mariadb };
 /// comments stay unchanged, and values never become text. Where `?` is translated (PostgreSQL),
 /// `??` stands for the operator `?`.
 ///
+/// If the values have names, placeholders are written `:name`, in any order and any number of
+/// times. A colon after a name, a number or a bracket, `::` and `:=` are no placeholders.
+///
 /// Refers to the text and the values it was made of.
 class placeholders {
 public:
-    /// Throws std::invalid_argument if the number of values does not match.
+    /// Throws std::invalid_argument if the number of values or their names do not match.
     placeholders(dialect to, std::string_view text, std::span<const sql::parameter> values);
     placeholders(const placeholders&) = delete;
     placeholders& operator=(const placeholders&) = delete;
@@ -34,6 +37,7 @@ public:
 
 private:
     void translate(dialect to);
+    void translate_names(dialect to);
 
     std::string_view text_;
     std::span<const sql::parameter> values_;

@@ -153,5 +153,72 @@ TEST(placeholders, reads_any_text_to_its_end) {
     }
 }
 
+/// The text, and the order of the values a, b, c, …, which are 1, 2, 3, ….
+std::pair<std::string, std::vector<int>> with_names(dialect to, std::string_view text, int count) {
+    constexpr std::string_view names = "abc";
+    std::vector<sql::parameter> values;
+    for (int i = 0; i < count; ++i)
+        values.emplace_back(sql::named(names.substr(static_cast<std::size_t>(i), 1), i + 1));
+    placeholders p(to, text, values);
+    std::vector<int> order;
+    for (const sql::parameter& v : p.values()) {
+        EXPECT_EQ(v.name(), "");
+        order.push_back(static_cast<int>(std::get<std::int64_t>(v.get())));
+    }
+    return {std::string(p.text()), order};
+}
+
+TEST(placeholders, finds_names_in_any_order_and_more_than_once) {
+    using translation = std::pair<std::string, std::vector<int>>;
+    constexpr std::string_view text = "select :b, :a, :b";
+    EXPECT_EQ(with_names(dialect::postgres, text, 2), (translation{"select $2, $1, $2", {1, 2}}));
+    EXPECT_EQ(with_names(dialect::sqlite, text, 2), (translation{"select ?2, ?1, ?2", {1, 2}}));
+    EXPECT_EQ(with_names(dialect::mariadb, text, 2), (translation{"select ?, ?, ?", {2, 1, 2}}));
+}
+
+TEST(placeholders, sees_no_names_in_quotes_comments_casts_slices_and_labels) {
+    auto text_for_a = [](dialect to, std::string_view text) {
+        return with_names(to, text, 1).first;
+    };
+    constexpr auto pg = dialect::postgres;
+    EXPECT_EQ(text_for_a(pg, "select ':b', \":b\", $$:b$$, E'\\':b', :a -- :b\n /* :b */"),
+              "select ':b', \":b\", $$:b$$, E'\\':b', $1 -- :b\n /* :b */");
+    EXPECT_EQ(text_for_a(pg, "select :a::int, x::b, x:: b, :a::a"),
+              "select $1::int, x::b, x:: b, $1::a");
+    EXPECT_EQ(text_for_a(pg, "select v[1:b], v[x:b], v[f(x):b], v[w[1]:b], v[:a]"),
+              "select v[1:b], v[x:b], v[f(x):b], v[w[1]:b], v[$1]");
+    EXPECT_EQ(text_for_a(pg, "select j ? 'x', j ?? 'y', :a"), "select j ? 'x', j ?? 'y', $1");
+    EXPECT_EQ(text_for_a(pg, "call p(x := 1, y :=:a)"), "call p(x := 1, y :=$1)");
+    constexpr auto my = dialect::mariadb;
+    EXPECT_EQ(text_for_a(my, "select @x:=1, `:b`, ':b\\':b', :a # :b"),
+              "select @x:=1, `:b`, ':b\\':b', ? # :b");
+    EXPECT_EQ(text_for_a(my, "begin not atomic b:loop set x = :a; leave b; end loop b; end"),
+              "begin not atomic b:loop set x = ?; leave b; end loop b; end");
+    EXPECT_EQ(text_for_a(dialect::sqlite, "select [:b], `:b`, :a, $b, @b"),
+              "select [:b], `:b`, ?1, $b, @b");
+    EXPECT_EQ(text_for_a(pg, "select :a"), "select $1");
+    EXPECT_EQ(text_for_a(pg, ":a"), "$1");
+    EXPECT_EQ(text_for_a(pg, "select (:a), -:a, :a:"), "select ($1), -$1, $1:");
+}
+
+TEST(placeholders, names_what_is_missing_or_unused) {
+    auto error = [](std::string_view text, const std::vector<sql::parameter>& values) {
+        try {
+            placeholders p(dialect::mariadb, text, values);
+            return std::string("no error");
+        } catch (const std::invalid_argument& e) {
+            return std::string(e.what());
+        }
+    };
+    using sql::named;
+    using testing::HasSubstr;
+    EXPECT_THAT(error("select :ab, :c", {named("ab", 1)}), HasSubstr("no value is named \"c\""));
+    EXPECT_THAT(error("select :ab", {named("ab", 1), named("c", 1)}), HasSubstr(":c"));
+    EXPECT_THAT(error("select :ab, ?", {named("ab", 1)}), HasSubstr("one kind only"));
+    EXPECT_THAT(error("select :ab, $1", {named("ab", 1)}), HasSubstr("one kind only"));
+    EXPECT_THAT(error("select :ab, ?", {named("ab", 1), 2}), HasSubstr("either all values"));
+    EXPECT_THAT(error("select :ab", {named("ab", 1), named("ab", 2)}), HasSubstr("two values"));
+}
+
 }  // namespace
 }  // namespace cenote::database_detail
