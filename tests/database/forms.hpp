@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "cenote/database.hpp"
 #include "connector/awaiting.hpp"
@@ -20,7 +21,15 @@ struct blocking {
     static sql::cursor stream(auto& on, statement_text text, const auto&... args) {
         return on.stream(text, args...);
     }
-    static std::optional<sql::row> next(sql::cursor& rows) { return rows.next(); }
+    static auto next(auto& rows) { return rows.next(); }
+    template <class T>
+    static std::vector<T> query_as(auto& on, const auto& text, const auto&... args) {
+        return on.template query_as<T>(text, args...);
+    }
+    template <class T>
+    static sql::cursor_of<T> stream_as(auto& on, const auto& text, const auto&... args) {
+        return on.template stream_as<T>(text, args...);
+    }
     static transaction begin(auto& on, const auto&... how) { return on.begin(how...); }
     static void commit(transaction& t) { t.commit(); }
     static void rollback(transaction& t) { t.rollback(); }
@@ -45,8 +54,14 @@ struct awaited {
     static sql::cursor stream(auto& on, statement_text text, const auto&... args) {
         return await_on(loop(0), on.async_stream(text, args...));
     }
-    static std::optional<sql::row> next(sql::cursor& rows) {
-        return await_on(loop(0), rows.async_next());
+    static auto next(auto& rows) { return await_on(loop(0), rows.async_next()); }
+    template <class T>
+    static std::vector<T> query_as(auto& on, const auto& text, const auto&... args) {
+        return await_on(loop(0), on.template async_query_as<T>(text, args...));
+    }
+    template <class T>
+    static sql::cursor_of<T> stream_as(auto& on, const auto& text, const auto&... args) {
+        return await_on(loop(0), on.template async_stream_as<T>(text, args...));
     }
     static transaction begin(auto& on, const auto&... how) {
         return await_on(loop(0), on.async_begin(how...));
