@@ -1,4 +1,5 @@
 // The samples in the comments of the headers for servers and services; see header_samples.cpp.
+#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
@@ -259,6 +260,70 @@ boost::asio::awaitable<void> http_server(boost::asio::io_context& io,
     cenote::http_server::server front{io.get_executor(), {address, 8080}, handle};
     co_await front.drain(10s);
 }
+
+}  // namespace samples
+namespace rows {
+
+struct money {
+    std::int64_t cents = 0;
+    static money parse(std::string_view text);
+};
+enum class state { open, paid };
+class account {
+public:
+    int id = 0;
+    std::string owner;
+};
+
+}  // namespace rows
+using rows::account;
+using rows::money;
+using rows::state;
+
+template <>
+struct cenote::sql::codec<money> {
+    // Asked once for each statement.
+    static constexpr bool accepts(const cenote::sql::column_info& c) {
+        return c.type == cenote::sql::column_type::decimal;
+    }
+    // Throws bad_value for what is no money. Gets no null.
+    static money read(const cenote::sql::cell& c) { return money::parse(c.text()); }
+};
+
+template <>
+inline constexpr auto cenote::sql::enum_names<state> =
+    std::to_array<cenote::sql::enum_name<state>>({{state::open, "open"},
+                                                  {state::paid, "paid"}});
+
+template <>
+inline constexpr auto cenote::sql::columns<account> =
+    std::tuple{cenote::sql::column{"id", &account::id},
+               cenote::sql::column{"owner", &account::owner}};
+
+namespace samples {
+
+void named(cenote::database& db, const std::string& city) {
+    namespace sql = cenote::sql;
+    db.execute("UPDATE customer SET city = :city WHERE id = :id", sql::named("id", 7),
+               sql::named("city", city));
+}
+void use(auto& /*value*/) {}
+void rows_of_database(cenote::database& db) {
+    struct account { std::int64_t id; std::string owner; std::optional<std::string> city; };
+    for (account& each : db.query_as<account>("SELECT id, owner, city FROM account"))
+        use(each);
+}
+void rows_of_connection(cenote::sql::connection& c) {
+    struct account { std::int64_t id; std::string owner; std::optional<std::string> city; };
+    for (account& each : c.query_as<account>("SELECT id, owner, city FROM account"))
+        use(each);
+}
+void cursor_of(cenote::sql::connection& c) {
+    auto rows = c.stream_as<account>("SELECT id, owner FROM account");
+    while (std::optional<account> each = rows.next()) export_customer(each->id);
+}
+static_assert(cenote::sql::detail::has_codec<money>);
+static_assert(cenote::sql::detail::named_enum<state>);
 
 // clang-format on
 

@@ -1,12 +1,16 @@
 // The code of the guide's pages for servers and services; see page_samples.cpp.
+#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -248,6 +252,72 @@ void sqlite() {
 
     auto rows = lease->stream("SELECT * FROM orders WHERE customer = ?", 42);
     while (auto row = rows.next()) std::puts(row->get<std::string>("name").c_str());
+}
+
+void rows_as_structs(cenote::database& db) {
+    struct account {
+        std::int64_t id;
+        std::string owner;
+        std::optional<std::string> city;
+        std::chrono::sys_days opened;
+    };
+    for (const account& each :
+         db.query_as<account>("SELECT id, owner, city, opened FROM account WHERE id < ?", 100))
+        greet(each.id, each.owner);
+}
+void borrowed_rows(cenote::database& db) {
+    struct photo {
+        std::int64_t id;
+        std::span<const std::byte> image;
+    };
+    auto photos = db.stream_as<photo>("SELECT id, image FROM photo");
+    while (std::optional<photo> each = photos.next()) use(each->image);
+}
+void named_parameters(cenote::database& db) {
+    using cenote::sql::named;
+    db.execute("UPDATE account SET city = :city WHERE id = :id OR owner = :city", named("id", 7),
+               named("city", "Jena"));
+}
+
+class customer {
+public:
+    std::int64_t number = 0;
+    std::string name;
+};
+enum class delivery { waiting, sent };
+struct price {
+    std::int64_t cents = 0;
+    static price from_text(std::string_view text);
+};
+
+}  // namespace samples
+using samples::customer;
+using samples::delivery;
+using samples::price;
+
+template <>
+inline constexpr auto cenote::sql::columns<customer> =
+    std::tuple{cenote::sql::column{"id", &customer::number},
+               cenote::sql::column{"full_name", &customer::name}};
+
+template <>
+inline constexpr auto cenote::sql::enum_names<delivery> =
+    std::to_array<cenote::sql::enum_name<delivery>>(
+        {{delivery::waiting, "waiting"}, {delivery::sent, "sent"}});
+
+template <>
+struct cenote::sql::codec<price> {
+    static constexpr bool accepts(const cenote::sql::column_info& column) {
+        return column.type == cenote::sql::column_type::decimal;
+    }
+    static price read(const cenote::sql::cell& cell) { return price::from_text(cell.text()); }
+};
+
+namespace samples {
+
+void rows_as_classes(cenote::database& db) {
+    use(db.query_as<customer>("SELECT id, full_name FROM customer"),
+        db.query_as<std::tuple<delivery, price>>("SELECT state, price FROM parcel"));
 }
 
 // clang-format on
