@@ -133,7 +133,8 @@ public:
     parameter(detail::value_enum auto value) : parameter(of_enum(value)) {}
     /// An array of PostgreSQL. Refers to the vector. Other servers throw std::invalid_argument.
     template <class T>
-        requires(std::constructible_from<parameter, const T&> && !std::same_as<T, std::byte>)
+        requires(std::constructible_from<parameter, const T&> && !std::same_as<T, std::byte> &&
+                 !std::same_as<T, parameter>)
     parameter(const std::vector<T>& elements) noexcept : data_(detail::array_view(elements)) {}
     /// For use by the library: an array of PostgreSQL.
     explicit parameter(const detail::array_view& array) noexcept : data_(array) {}

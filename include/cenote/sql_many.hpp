@@ -81,10 +81,18 @@ concept tuple_like = requires { std::tuple_size<T>::value; };
 inline parameter parameter_of(const value& v) { return v.bound(); }
 inline parameter parameter_of(const auto& v) { return parameter(v); }
 
+/// An array is a value only within a tuple: by itself it is a list of values.
+template <class T>
+constexpr bool is_list = false;
+template <class T>
+constexpr bool is_list<std::vector<T>> = !std::same_as<T, std::byte>;
+
 /// A row is a value, a tuple of values, or a list of them.
 template <class Row>
 void bind_row(const Row& row, std::vector<parameter>& values) {
-    if constexpr (std::constructible_from<parameter, const Row&> || std::same_as<Row, value>) {
+    constexpr bool is_value =
+        std::constructible_from<parameter, const Row&> || std::same_as<Row, value>;
+    if constexpr (is_value && !is_list<Row>) {
         values.push_back(parameter_of(row));
     } else if constexpr (tuple_like<Row>) {
         std::apply([&](const auto&... each) { (values.push_back(parameter_of(each)), ...); }, row);
