@@ -11,11 +11,11 @@ build: ## build the library and the programs, in build/bin
 	@scripts/setup build
 	@scripts/build
 
-test: ## build with g++ and run every test: 13 to 21 minutes on two cores
+test: ## build with g++ and run every test: 10 to 15 minutes on two cores
 	@scripts/setup test
 	@scripts/test
 
-test-all: ## the same, then address and thread sanitizers, lint and a soak: 45 to 70 minutes
+test-all: ## the same, then address and thread sanitizers, lint and a soak: 40 to 60 minutes
 	@scripts/setup test
 	@scripts/test --all
 
