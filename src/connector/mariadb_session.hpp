@@ -53,8 +53,8 @@ public:
     std::span<const sql::column_info> columns() const { return infos_; }
     /// Of the row that was fetched last. Refer to that row and to this object.
     std::span<const sql::cell> cells();
-    /// The bytes of its texts and bytes.
-    std::size_t memory() const;
+    /// How many bytes its texts and bytes have.
+    std::size_t memory() const noexcept { return memory_; }
 
 private:
     struct column;
@@ -66,6 +66,7 @@ private:
     std::vector<column> columns_;
     std::vector<sql::column_info> infos_;
     std::vector<sql::cell> cells_;
+    std::size_t memory_ = 0;
 };
 
 /// A parameter in the form that the library takes.

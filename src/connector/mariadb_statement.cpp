@@ -259,15 +259,14 @@ row_reader::row_reader(MYSQL_STMT* of, bool utc)
 row_reader::~row_reader() = default;
 
 std::span<const sql::cell> row_reader::cells() {
-    for (std::size_t i = 0; i < columns_.size(); ++i) cells_[i] = cell_of(i);
+    memory_ = 0;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+        cells_[i] = cell_of(i);
+        const shape is = columns_[i].is;
+        if (columns_[i].null == 0 && (is == shape::text || is == shape::bytes))
+            memory_ += columns_[i].length;
+    }
     return cells_;
-}
-
-std::size_t row_reader::memory() const {
-    std::size_t all = 0;
-    for (const column& c : columns_)
-        if (c.null == 0 && (c.is == shape::text || c.is == shape::bytes)) all += c.length;
-    return all;
 }
 
 sql::cell row_reader::cell_of(std::size_t number) {
@@ -471,11 +470,11 @@ bool executing::copy() {
         int got = mysql_stmt_fetch(what_->handle());
         if (got == MYSQL_NO_DATA) return phase_ = phase::next, true;
         if (got != 0 && got != MYSQL_DATA_TRUNCATED) fail_statement(what_->handle());
-        const std::size_t memory = rows.memory();
-        done += min_row_work + memory;
-        memory_ += fixed + memory;
+        std::span<const sql::cell> cells = rows.cells();
+        done += min_row_work + rows.memory();
+        memory_ += fixed + rows.memory();
         if (memory_ > max_bytes()) refuse_length();
-        to_->row(rows.cells());
+        to_->row(cells);
     }
     yield();
     return true;
