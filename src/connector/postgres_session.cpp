@@ -343,7 +343,8 @@ failure exchanging::classified(failure f) const {
     server_role wanted = with_->settings().role_of_server;
     bool for_reading = wanted == server_role::standby || wanted == server_role::read_only ||
                        wanted == server_role::prefer_standby;
-    bool by_session = with_->has_own_settings() || with_->only_reads();
+    bool by_session = with_->has_own_settings() || with_->only_reads() ||
+                      is_read_only_by_default(with_->settings());
     bool takes_writes =
         is_off("in_hot_standby") && (by_session || is_off("default_transaction_read_only"));
     if (for_reading || takes_writes) f.kind = error_kind::statement;
