@@ -650,7 +650,7 @@ protected:
 private:
     static boost::asio::awaitable<cenote::transaction> begin_in(
         std::shared_ptr<database_detail::executor> in, transaction_options how,
-        database_detail::call as);
+        const database_detail::call& as);
 };
 
 /// A view of a database with its own acquire options; see database::with(). Its scopes and

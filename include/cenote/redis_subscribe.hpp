@@ -63,10 +63,10 @@ notifications psubscribe(const subscription_source& from, const channel_list& pa
 
 /// Return an awaitable.
 boost::asio::awaitable<notifications> async_subscribe(
-    subscription_source from, channel_list channels, subscribe_options how = {},
+    const subscription_source& from, const channel_list& channels, subscribe_options how = {},
     std::source_location at = std::source_location::current());
 boost::asio::awaitable<notifications> async_psubscribe(
-    subscription_source from, channel_list patterns, subscribe_options how = {},
+    const subscription_source& from, const channel_list& patterns, subscribe_options how = {},
     std::source_location at = std::source_location::current());
 
 }  // namespace cenote::redis

@@ -46,7 +46,7 @@ MYSQL_BIND bulk_rows::column::place(std::size_t first) {
             break;
         default:
             b.buffer_type = type == 5 ? MYSQL_TYPE_BLOB : MYSQL_TYPE_STRING;
-            b.buffer = texts.data() + first;
+            b.buffer = static_cast<void*>(texts.data() + first);
             b.length = lengths.data() + first;
             break;
     }
@@ -64,7 +64,7 @@ struct bulk_rows::adder {
     void operator()(double d) const { put(to->reals, d); }
     void operator()(std::string_view text) const { add(text.data(), text.size()); }
     void operator()(std::span<const std::byte> octets) const {
-        add(static_cast<const char*>(static_cast<const void*>(octets.data())), octets.size());
+        add(reinterpret_cast<const char*>(octets.data()), octets.size());
     }
     /// The session is in UTC; a text of MariaDB has no offset.
     void operator()(sql::detail::sys_microseconds time) const {

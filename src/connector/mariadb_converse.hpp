@@ -97,9 +97,10 @@ public:
     result_in<Mode, void> undo() {
         try {
             co_await ask<Mode>(&on_, within_ ? "ROLLBACK TO cenote_many" : "ROLLBACK");
+            open_ = false;
         } catch (const statement_error&) {
+            open_ = false;
         }
-        open_ = false;
     }
 
 private:

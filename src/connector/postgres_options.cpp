@@ -213,12 +213,6 @@ void must(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(std::string("cenote: PostgreSQL: ") + what);
 }
 
-std::string in_lower_case(std::string text) {
-    for (char& c : text)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-    return text;
-}
-
 /// Ignores case, as the server does. `name`: in lower case.
 bool is_named(const std::string& setting, std::string_view name) {
     return std::ranges::equal(in_lower_case(setting), name);
@@ -229,14 +223,10 @@ void check_setting(const std::string& name, const std::string& value) {
     constexpr std::array<std::string_view, 5> with_option{"application_name", "client_encoding",
                                                           "role", "search_path", "timezone"};
     const std::string lower = in_lower_case(name);
-    bool is_name = !lower.empty() && std::ranges::all_of(lower, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-    });
-    must(is_name, "the name of a setting may have letters, digits, '_' and '.'");
+    check_syntax_of_setting(lower, value);
     must(std::ranges::find(with_option, lower) == with_option.end(),
          "application_name, client_encoding, role, search_path and timezone are options of their "
          "own, not settings");
-    must(value.find('\0') == std::string::npos, "a setting must not have a zero byte");
     constexpr std::array<std::string_view, 4> on{"on", "true", "yes", "1"};
     must(!is_named(name, "standard_conforming_strings") ||
              std::ranges::find(on, in_lower_case(value)) != on.end(),
@@ -248,6 +238,20 @@ void check_setting(const std::string& name, const std::string& value) {
 tls_mode effective_tls(const options& settings, const std::string& host) {
     if (host.starts_with('/')) return tls_mode::off;
     return settings.tls.value_or(is_loopback(host) ? tls_mode::off : tls_mode::verify_full);
+}
+
+std::string in_lower_case(std::string text) {
+    for (char& c : text)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    return text;
+}
+
+void check_syntax_of_setting(const std::string& name, const std::string& value) {
+    bool is_name = !name.empty() && std::ranges::all_of(name, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    });
+    must(is_name, "the name of a setting may have letters, digits, '_' and '.'");
+    must(value.find('\0') == std::string::npos, "a setting must not have a zero byte");
 }
 
 bool is_read_only_by_default(const options& settings) {

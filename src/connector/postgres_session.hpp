@@ -686,6 +686,10 @@ private:
 /// The meaning of libpq's message about a failed open; its text without details for developers.
 failure failure_of_open(std::string_view message);
 
+/// A name of a setting is compared in lower case.
+std::string in_lower_case(std::string text);
+/// Throws std::invalid_argument unless a name in lower case and a value are those of a setting.
+void check_syntax_of_setting(const std::string& name, const std::string& value);
 /// Whether options::settings make transactions read-only, which says nothing about the server.
 bool is_read_only_by_default(const options& settings);
 

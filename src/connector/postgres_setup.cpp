@@ -15,18 +15,8 @@ void must(bool holds, const std::string& what) {
     if (!holds) throw std::invalid_argument("cenote: PostgreSQL: " + what);
 }
 
-std::string in_lower_case(std::string text) {
-    for (char& c : text)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-    return text;
-}
-
-void check_setting(const std::string& lower, const std::string& value) {
-    bool is_name = !lower.empty() && std::ranges::all_of(lower, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-    });
-    must(is_name, "the name of a setting may have letters, digits, '_' and '.'");
-    must(value.find('\0') == std::string::npos, "a setting must not have a zero byte");
+void check_setting_of_lease(const std::string& lower, const std::string& value) {
+    check_syntax_of_setting(lower, value);
     must(lower != "role" && lower != "session_authorization",
          "the role of a lease is not one of its settings");
     must(lower != "client_encoding" && lower != "standard_conforming_strings",
@@ -73,7 +63,7 @@ void session::use(std::shared_ptr<const sql::lease_setup> setup) {
     bool changes_parsing = false;
     for (const auto& [name, value] : setup->settings) {
         std::string lower = in_lower_case(name);
-        check_setting(lower, value);
+        check_setting_of_lease(lower, value);
         changes_parsing = changes_parsing || !keeps_parsing(lower);
     }
     must(setup->role.find('\0') == std::string::npos, "a role must not have a zero byte");

@@ -258,13 +258,15 @@ notifications psubscribe(const subscription_source& from, const channel_list& pa
     return opened(make_listener(from, patterns, names::patterns, how, at));
 }
 
-asio::awaitable<notifications> async_subscribe(subscription_source from, channel_list channels,
-                                               subscribe_options how, std::source_location at) {
+asio::awaitable<notifications> async_subscribe(const subscription_source& from,
+                                               const channel_list& channels, subscribe_options how,
+                                               std::source_location at) {
     return async_opened(make_listener(from, channels, names::channels, how, at));
 }
 
-asio::awaitable<notifications> async_psubscribe(subscription_source from, channel_list patterns,
-                                                subscribe_options how, std::source_location at) {
+asio::awaitable<notifications> async_psubscribe(const subscription_source& from,
+                                                const channel_list& patterns, subscribe_options how,
+                                                std::source_location at) {
     return async_opened(make_listener(from, patterns, names::patterns, how, at));
 }
 

@@ -355,7 +355,8 @@ void session::use(std::shared_ptr<const sql::lease_setup> setup) {
 /// Before the first statement. The reset undoes the pragmas.
 void session::set_up_lease() {
     if (setup_ == nullptr) return;
-    for (const auto& [name, value] : setup_->settings) run("PRAGMA " + name + " = " + value);
+    for (const auto& [name, value] : setup_->settings)
+        run(std::string("PRAGMA ").append(name).append(" = ").append(value));
     setup_.reset();
 }
 

@@ -229,7 +229,7 @@ auto async_run_user_function(std::shared_ptr<user_threads> on, Do what)
     using outcome = std::unique_ptr<work_detail::outcome<result>>;
     std::shared_ptr<work_call<result>> call =
         std::make_shared<work_detail::function_call<result, Do>>(std::move(what));
-    auto start = [](auto handler, std::shared_ptr<user_threads> threads,
+    auto start = [](auto handler, const std::shared_ptr<user_threads>& threads,
                     std::shared_ptr<work_call<result>> c) {
         auto slot = asio::get_associated_cancellation_slot(handler);
         using operation = work_detail::awaited_call<result, decltype(handler)>;

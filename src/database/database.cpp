@@ -264,7 +264,7 @@ transaction database_calls::begin(const transaction_options& how, std::source_lo
 
 boost::asio::awaitable<transaction> database_calls::begin_in(std::shared_ptr<executor> in,
                                                              transaction_options how,
-                                                             database_detail::call as) {
+                                                             const database_detail::call& as) {
     return database_detail::async_begin(
         new_connection(std::move(in), session_use::statement, how.read_only, as), how);
 }

@@ -32,6 +32,7 @@ public:
         count_ = values_.size();
         // The translation is that of a statement whose values are their own numbers.
         std::vector<sql::parameter> numbers;
+        numbers.reserve(count_);
         for (std::size_t i = 0; i < count_; ++i) numbers.emplace_back(i);
         placeholders translated(to, text, numbers);
         text_ = translated.text();

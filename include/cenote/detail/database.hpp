@@ -218,7 +218,7 @@ auto keep_work(Work&& work) {
 /// See database_calls::async_transaction.
 template <class Result, class Transaction, class Options>
 asio::awaitable<Result> async_run_in_transaction(
-    asio::awaitable<Transaction> (*begin)(std::shared_ptr<executor>, Options, call),
+    asio::awaitable<Transaction> (*begin)(std::shared_ptr<executor>, Options, const call&),
     std::shared_ptr<executor> in, awaited_work<Transaction, Result> work, Options how, call as) {
     for (retry_policy retries(how);;) {
         Transaction t = co_await begin(in, how, as);

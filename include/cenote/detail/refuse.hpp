@@ -35,10 +35,11 @@ struct unknown_resource {};
 
 /// Declares a deleted function, and says why. Its parameters are usually `(...)`, the worst match
 /// for every argument, also for an initializer list that fits no type.
-// NOLINTNEXTLINE(bugprone-macro-parentheses): `why` is a string literal
+// NOLINTBEGIN(bugprone-macro-parentheses): `why` is a string literal
 #define CENOTE_REFUSE(function, why)              \
     template <::cenote::detail::reason Why = why> \
     function CENOTE_DELETED(why)
+// NOLINTEND(bugprone-macro-parentheses)
 
 // The compiler warns if the result refers to a temporary that has ended. g++ 13 does so anyway.
 #if defined(__clang__)
