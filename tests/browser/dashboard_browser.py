@@ -123,8 +123,8 @@ class Dashboard(unittest.TestCase):
             "return document.querySelector(arguments[0])?.textContent ?? ''", selector)
 
     def pool(self, name):
-        """What the page shows of a pool at one moment."""
-        return self.browser.execute_script("""
+        """What the page shows of a pool at one moment. KeyError: nothing yet."""
+        shown = self.browser.execute_script("""
             const card = document.querySelector(arguments[0]);
             if (!card) return null;
             const texts = (s) => [...card.querySelectorAll(s)].map((each) => each.textContent);
@@ -144,6 +144,9 @@ class Dashboard(unittest.TestCase):
                 (each) => [each.dataset.fact, each.textContent])),
               lines: [...card.querySelectorAll("path.line")].map((each) => each.getAttribute("d")),
             };""", CARD % name)
+        if shown is None:
+            raise KeyError(name)
+        return shown
 
     def picture(self, name, width=1280, scheme="light", of=None, height=None):
         """A screenshot of the whole page, of its top (height), or of one element."""
