@@ -32,8 +32,8 @@ struct many_options {
     /// refuses have no effect, all others have. Costs one commit per row outside of a transaction,
     /// and with MariaDB a round trip per row.
     bool atomic = true;
-    /// Default: 1000. After how many rows the time limit of the operation begins again, and how
-    /// many rows MariaDB gets in one message (of about 1 MiB at most). Lower it if rows take long.
+    /// Default: 1000. The number of rows after which `operation_timeout` starts anew, and of
+    /// those that MariaDB gets in one message (of about 1 MiB at most). Lower it if rows take long.
     std::size_t chunk = 1000;
 };
 // g++ 12 destroys temporaries of other types twice in an expression with co_await.

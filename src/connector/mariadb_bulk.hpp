@@ -20,8 +20,8 @@ public:
     /// `utc`: see session::in_utc.
     bulk_rows(sql::detail::value_source& from, std::size_t chunk, bool utc);
 
-    /// Looks at the next row. False: there is none. Throws std::invalid_argument for values that
-    /// MariaDB has no type for.
+    /// Looks at the next row. False: the rows have ended. Throws std::invalid_argument for values
+    /// that MariaDB has no type for.
     bool pull();
     /// Of the row that pull() has found. Taken by the next collect(), or by drop().
     std::span<const sql::parameter> values() const noexcept { return values_; }
