@@ -288,6 +288,9 @@ TEST(postgres_copy_cancel, leaves_no_connection_in_the_middle) {
     int steps = 1;
     for (bool went_on = true; went_on && steps < too_many; ++steps) {
         SCOPED_TRACE(steps);
+        // A step that cancels after the end of the first COPY leaves its rows. With the rows of all
+        // steps before, reading them would take one step more each time, and the loop never ended.
+        one.acquire()->execute("TRUNCATE copied");
         {
             auto lease = one.acquire();
             went_on = conformance::canceled_after(steps, copy_and_more(&*lease)).has_value();
