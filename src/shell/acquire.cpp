@@ -200,8 +200,9 @@ bool request_one(keeper& k, thread_waiter& me, resource* unfit) {
     }
     if (unfit == nullptr && !k.has_waiters() && lend_at_once(k, me)) return false;
     bool waits = false;
-    // An attempt above has read the clock.
-    instant read = unfit == nullptr ? me.arrived : keeper::unread;
+    // An attempt above has read the clock. A manual clock may have moved since, past the deadline,
+    // and with the old time the caller would wait for an advance() that has ended.
+    instant read = unfit == nullptr && k.clock == nullptr ? me.arrived : keeper::unread;
     try {
         k.enter_with_room(
             [&](instant now) CENOTE_REQUIRES(k.lock) {
