@@ -240,6 +240,10 @@ public:
     /// lock.
     std::vector<lease_info> leases() const { return gate_->leases(); }
 
+    /// The callers in line, those of the highest priority first, each priority in its order; at
+    /// most 1000 of them. For diagnosis, like leases().
+    std::vector<waiter_info> waiters() const { return gate_->waiters(); }
+
     /// The state of each slot, indexed by slot number. At least `max` entries; more after a resize
     /// to a smaller `max`. For diagnosis, like leases().
     std::vector<slot_info> slots() const { return gate_->slots(); }

@@ -23,8 +23,8 @@ namespace cenote {
 class pool_control {
 public:
     /// As the members of pool with these names. They change nothing. stats() normally takes no
-    /// lock and suits a scrape each second; slots() and leases() scan all slots under the lock of
-    /// the pool and are for diagnosis.
+    /// lock and suits a scrape each second; slots(), leases() and waiters() scan them under the
+    /// lock of the pool and are for diagnosis.
     const std::string& name() const noexcept { return gate_->name(); }
     options settings() const { return gate_->settings(); }
     bool closed() const noexcept { return gate_->closed(); }
@@ -32,6 +32,7 @@ public:
     cenote::stats stats() const { return gate_->read(); }
     std::vector<slot_info> slots() const { return gate_->slots(); }
     std::vector<lease_info> leases() const { return gate_->leases(); }
+    std::vector<waiter_info> waiters() const { return gate_->waiters(); }
     std::chrono::nanoseconds retry_after() const { return gate_->retry_after(); }
 
     /// As the members of pool with these names. They act on the pool at once and wait for nothing:

@@ -164,6 +164,16 @@ struct lease_info {
     std::source_location site{};      ///< The call of acquire.
     std::chrono::nanoseconds held{};  ///< Held for at least this long; zero: not known yet.
     const char* task = nullptr;       ///< acquire_options::task, or null.
+    /// The thread that took the lease waits for another one of this pool. If all leases are held by
+    /// such threads, none of them can go on.
+    bool holder_waits = false;
+};
+
+/// One caller in line at one instant; see pool::waiters().
+struct waiter_info {
+    std::source_location site{};        ///< The call of acquire.
+    std::chrono::nanoseconds waited{};  ///< Since the call.
+    const char* task = nullptr;         ///< acquire_options::task, or null.
 };
 
 }  // namespace cenote

@@ -98,6 +98,14 @@ public:
 
     /// Whether this thread is in line. O(waiters).
     bool has_thread(std::uint64_t holder) const;
+    /// Calls `f` with the waiters, those of the highest priority first and each priority in its
+    /// order, until `f` returns false.
+    template <class F>
+    void visit(F f) const {
+        for (const queue& q : queues_)
+            for (std::uint32_t i = q.head; i != none; i = get(i).next)
+                if (!f(get(i).who)) return;
+    }
 
     /// The earliest deadline in the line, and its waiter: of several, the one with the smallest
     /// ticket.

@@ -358,6 +358,11 @@ public:
     /// The minimum is open.
     bool ready() const;
     bool anyone_waits() const { return !line_.empty(); }
+    /// As line::visit.
+    template <class F>
+    void visit_line(F f) const {
+        line_.visit(f);
+    }
     /// From when on the head of the line is owed the next free resource: long ago, unless newcomers
     /// may bypass the head for a while; `never` without a waiter.
     instant owed_at() const {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "shell/operations.hpp"
+#include "vocabulary/places.hpp"
 #include "vocabulary/texts.hpp"
 
 namespace cenote::shell {
@@ -28,39 +27,8 @@ std::string text_of(duration d) {
     return text;
 }
 
-/// The leases of one line of code for one task.
-struct holder {
-    std::source_location site;
-    std::string_view task;
-    duration oldest{};
-    std::size_t count = 1;
-};
-
-auto place_of(const holder& h) {
-    return std::tuple(std::string_view(h.site.file_name()), h.site.line(), h.task);
-}
-
-/// One entry for each line of code and task. The entries with most leases come first.
-std::vector<holder> group_by_holder(const std::vector<lease_info>& leases) {
-    std::vector<holder> holders;
-    for (const lease_info& l : leases) {
-        holder one{.site = l.site, .task = l.task == nullptr ? "" : l.task, .oldest = l.held};
-        auto same = std::ranges::find(holders, place_of(one), place_of);
-        if (same == holders.end()) {
-            holders.push_back(one);
-            continue;
-        }
-        ++same->count;
-        same->oldest = std::max(same->oldest, one.oldest);
-    }
-    std::ranges::sort(holders, [](const holder& a, const holder& b) {
-        return a.count != b.count ? a.count > b.count : place_of(a) < place_of(b);
-    });
-    return holders;
-}
-
 /// "orders.cpp:88 "checkout" holds 20, oldest 14 s".
-std::string text_of(const holder& h) {
+std::string text_of(const vocabulary::place& h) {
     std::string text = vocabulary::text_of(h.site);
     if (!h.task.empty()) text += " \"" + std::string(h.task) + '"';
     text += " holds " + std::to_string(h.count);
@@ -73,7 +41,7 @@ std::string text_of(const holder& h) {
 std::string text_of(const std::vector<lease_info>& leases) {
     constexpr std::size_t shown = 5;
     if (leases.empty()) return "";
-    std::vector<holder> holders = group_by_holder(leases);
+    auto holders = vocabulary::group_by_place(leases, &lease_info::held);
     std::string text = " (";
     for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i)
         text += (i > 0 ? "; " : "") + text_of(holders[i]);

@@ -1,5 +1,6 @@
 // Snapshots of a pool for observers outside: its numbers, its leases, its slots, its options.
 #include <algorithm>
+#include <bit>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -110,10 +111,33 @@ options gate::settings() const {
 std::vector<lease_info> gate::leases() const {
     const keeper& k = keeper_of(this);
     std::vector<lease_info> all;
+    std::vector<std::uint64_t> waiting;
     all.reserve(shell::places(k));
+    waiting.reserve(shell::places(k));
     pool_guard here(k.lock);
     if (k.forks.must_restart()) return all;  // the leases are the parent's
-    k.leases.list(k.now_in_order(), all);
+    k.machine.visit_line([&](const core::waiter& each) {
+        if (each.holder != 0) waiting.push_back(each.holder);
+        return waiting.size() < waiting.capacity();
+    });
+    std::ranges::sort(waiting);
+    k.leases.list(k.now_in_order(), all, waiting);
+    return all;
+}
+
+std::vector<waiter_info> gate::waiters() const {
+    constexpr std::size_t shown_max = 1000;  // bounds the time under the lock
+    const keeper& k = keeper_of(this);
+    std::vector<waiter_info> all;
+    all.reserve(shown_max);
+    pool_guard here(k.lock);
+    if (k.forks.must_restart()) return all;  // the waiters are the parent's
+    core::instant now = k.now_in_order();
+    k.machine.visit_line([&](const core::waiter& each) {
+        const auto* who = std::bit_cast<const waiter*>(each.cookie);
+        all.push_back({.site = who->site, .waited = now - each.arrived, .task = who->wants.task});
+        return all.size() < shown_max;
+    });
     return all;
 }
 

@@ -102,13 +102,15 @@ std::optional<lease_ledger::lease_trace> lease_ledger::lease_of(core::slot_id id
                       .site = seen.site.load(std::memory_order_acquire),
                       .since = at == 0 ? core::long_ago : instant{duration{at}},
                       .leak_after = duration{seen.leak_after.load(std::memory_order_acquire)},
-                      .task = seen.task.load(std::memory_order_acquire)};
+                      .task = seen.task.load(std::memory_order_acquire),
+                      .holder = seen.holder.load(std::memory_order_acquire)};
     // If the lease has ended meanwhile, this may be half the trace of the next one.
     if (seen.puts.load(std::memory_order_acquire) != puts) return std::nullopt;
     return lease;
 }
 
-void lease_ledger::list(instant now, std::vector<lease_info>& into) const {
+void lease_ledger::list(instant now, std::vector<lease_info>& into,
+                        std::span<const std::uint64_t> waiting) const {
     for (core::slot_id id = 0; id < machine_.places(); ++id) {
         std::optional<lease_trace> lease = lease_of(id);
         if (!lease) continue;
@@ -116,7 +118,8 @@ void lease_ledger::list(instant now, std::vector<lease_info>& into) const {
         into.push_back({.resource = machine_.look(id).resource,
                         .site = lease->site,
                         .held = timed ? std::max(now - lease->since, duration{}) : duration{},
-                        .task = lease->task});
+                        .task = lease->task,
+                        .holder_waits = std::ranges::binary_search(waiting, lease->holder)});
     }
     std::ranges::sort(into, [](const lease_info& a, const lease_info& b) {
         return std::pair(-a.held, a.resource) < std::pair(-b.held, b.resource);

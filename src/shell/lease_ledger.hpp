@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,8 +89,10 @@ public:
     /// Tells the machine which thread holds which lease. False: `thread` holds none; nothing was
     /// told.
     bool name_holders(std::uint64_t thread, core::machine& machine) const;
-    /// Longest-held first. Does not allocate if there is room for all.
-    void list(core::instant now, std::vector<lease_info>& into) const;
+    /// Longest-held first. `waiting`: the threads with leases that are in line, sorted. Does not
+    /// allocate if there is room for all.
+    void list(core::instant now, std::vector<lease_info>& into,
+              std::span<const std::uint64_t> waiting = {}) const;
 
     /// The sums of all traces. Also without the lock; read the puts first: a put is counted after
     /// its hit, so there are never more puts than hits.
@@ -134,6 +137,7 @@ private:
         core::instant since;  // long_ago: not known
         core::duration leak_after{};
         const char* task = nullptr;
+        std::uint64_t holder = 0;  // the thread; 0: unknown
     };
 
     static void write_trace(detail::trace& seen, core::instant now, std::source_location site,

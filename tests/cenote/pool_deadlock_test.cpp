@@ -1,10 +1,12 @@
 // Tests threads that wait for a second lease of a pool while they have one.
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -175,6 +177,55 @@ TEST(pool_deadlock, is_announced_by_nested_acquires) {
         if (e.kind != event_kind::nested_acquire) continue;
         EXPECT_NE(std::string(e.site.file_name()).find("pool_deadlock_test"), std::string::npos);
     }
+}
+
+TEST(pool_deadlock, is_visible_in_the_list_of_leases) {
+    session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = 1h}};
+    auto others = [&](auto counts) {
+        return eventually([&] {
+            auto all = pool.leases();
+            return all.size() == 2 &&
+                   std::ranges::count_if(all, &cenote::lease_info::holder_waits) == counts;
+        });
+    };
+    std::stop_source stop;
+    std::latch both(2);
+    auto nest = [&] {
+        auto first = pool.acquire();
+        both.arrive_and_wait();
+        std::error_code error;
+        auto token = stop.get_token();
+        auto second = pool.acquire({.stop = token, .task = "nested"}, error);
+        EXPECT_EQ(error, errc::canceled);
+    };
+    std::thread one(nest);
+    std::thread two(nest);
+    EXPECT_TRUE(others(2));
+    auto waiting = pool.waiters();
+    ASSERT_EQ(waiting.size(), 2U);
+    EXPECT_STREQ(waiting[0].task, "nested");
+    stop.request_stop();
+    one.join();
+    two.join();
+    EXPECT_TRUE(pool.leases().empty());
+}
+
+// Both leases are out, but only one holder waits.
+TEST(pool_deadlock, is_not_visible_while_a_holder_works) {
+    session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = 1h}};
+    auto mine = pool.acquire({.task = "mine"});
+    std::stop_source stop;
+    std::thread other([&] {
+        auto first = pool.acquire({.task = "theirs"});
+        std::error_code error;
+        auto token = stop.get_token();
+        auto second = pool.acquire({.stop = token}, error);
+    });
+    EXPECT_TRUE(eventually([&] { return pool.stats().waiting == 1; }));
+    for (const cenote::lease_info& each : pool.leases())
+        EXPECT_EQ(each.holder_waits, std::string(each.task) == "theirs") << each.task;
+    stop.request_stop();
+    other.join();
 }
 
 TEST(pool_deadlock, of_acquire_many_with_an_own_lease_is_refused_at_once) {

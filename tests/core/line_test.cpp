@@ -42,6 +42,27 @@ TEST(line, finds_waiters_that_want_more_than_a_number) {
     EXPECT_FALSE(l.has(l.who_wants_more_than(3)));
 }
 
+TEST(line, is_visited_by_priority_and_in_order_until_told_to_stop) {
+    line l;
+    auto visited = [&](std::size_t most) {
+        std::vector<std::uint64_t> tickets;
+        l.visit([&](const waiter& each) {
+            tickets.push_back(each.ticket);
+            return tickets.size() < most;
+        });
+        return tickets;
+    };
+    EXPECT_TRUE(visited(9).empty());
+    l.make_room();
+    l.join({.ticket = 2, .deadline = never});
+    waiter_id gone = l.join({.ticket = 3, .deadline = never});
+    l.join({.ticket = 1, .deadline = never});
+    l.join({.ticket = 4, .deadline = never, .rank = priority::high});
+    l.leave(gone);
+    EXPECT_EQ(visited(9), (std::vector<std::uint64_t>{4, 1, 2}));
+    EXPECT_EQ(visited(2), (std::vector<std::uint64_t>{4, 1}));
+}
+
 TEST(line, gives_a_waiter_with_an_old_ticket_its_old_place) {
     line l;
     join(l, 2);

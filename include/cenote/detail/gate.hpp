@@ -181,6 +181,7 @@ public:
     options settings() const;
     stats read() const;
     std::vector<lease_info> leases() const;
+    std::vector<waiter_info> waiters() const;
     std::vector<slot_info> slots() const;
     const std::string& name() const noexcept { return name_; }
 
