@@ -8,7 +8,11 @@ set(files
   "/|index.html|text/html; charset=utf-8"
   "/dashboard.css|dashboard.css|text/css; charset=utf-8"
   "/dashboard.js|dashboard.js|text/javascript; charset=utf-8"
-  "/chart.js|chart.js|text/javascript; charset=utf-8")
+  "/card.js|card.js|text/javascript; charset=utf-8"
+  "/chart.js|chart.js|text/javascript; charset=utf-8"
+  "/overview.js|overview.js|text/javascript; charset=utf-8"
+  "/problems.js|problems.js|text/javascript; charset=utf-8"
+  "/text.js|text.js|text/javascript; charset=utf-8")
 string(REPLACE "; charset" "@ charset" files "${files}")
 set(number 0)
 foreach(file IN LISTS files)

@@ -43,6 +43,16 @@ struct dashboard_options {
     /// Default none, and control is disabled. The token required to pause, resize, retire and so
     /// on; it also allows reading. Must differ from `read_token`.
     secret control_token = {};
+    /// Default false. Serves `/metrics` on the same port: the stats of the watched pools as
+    /// Prometheus text, like cenote::metrics. Needs a token where reading the state does. Set it if
+    /// a Prometheus scrapes this port. Costs a read of all stats per scrape.
+    bool serve_metrics = false;
+    /// Default false. Serves `/health` on the same port: status 200 while the watched pools can
+    /// serve and 503 otherwise, like cenote::service; pools named `...-replica-N` are reported but
+    /// not needed. Needs a token where reading the state does. Set it if a monitor polls this port.
+    /// Costs a read of all stats per request.
+    bool serve_health = false;
+
     /// The minimum length of a token, in characters.
     static constexpr std::size_t token_min = 16;
 

@@ -78,14 +78,44 @@ bool is_json(std::string_view type) {
     return equal_ignoring_case(essence, "application/json");
 }
 
-/// Accepts `since=12` and an empty query.
-bool parse_since(std::string_view query, std::uint64_t& since) {
-    if (query.empty()) return true;
-    constexpr std::string_view name = "since=";
-    if (!query.starts_with(name)) return false;
-    query.remove_prefix(name.size());
-    auto [stopped, error] = std::from_chars(query.data(), query.data() + query.size(), since);
-    return error == std::errc{} && stopped == query.data() + query.size();
+bool parse_number(std::string_view text, std::uint64_t& number) {
+    auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && stopped == text.data() + text.size();
+}
+
+/// Removes the part before the next `mark` from the front of `text`, and the mark.
+std::string_view take_part(std::string_view& text, char mark) {
+    std::size_t at = std::min(text.find(mark), text.size());
+    std::string_view part = text.substr(0, at);
+    text.remove_prefix(std::min(at + 1, text.size()));
+    return part;
+}
+
+/// Accepts `1,2,3` and nothing.
+bool parse_details(std::string_view text, detailed_pools& details) {
+    if (details) return false;  // given twice
+    details.emplace();
+    if (text.ends_with(',')) return false;
+    while (!text.empty())
+        if (!parse_number(take_part(text, ','), details->emplace_back())) return false;
+    return true;
+}
+
+/// Accepts `since=12` and `details=1,2,3`, each at most once, and an empty query.
+bool parse_state_query(std::string_view query, parsed_request& into) {
+    bool has_since = false;
+    if (query.ends_with('&')) return false;
+    while (!query.empty()) {
+        std::string_view value = take_part(query, '&');
+        std::string_view name = take_part(value, '=');
+        if (name == "since" && !has_since) {
+            has_since = true;
+            if (!parse_number(value, into.since)) return false;
+        } else if (name != "details" || !parse_details(value, into.details)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 std::optional<pool_action> action_of(std::string_view name) {
@@ -138,6 +168,11 @@ parsed_request parse_control(const raw_request& request, const header& fields,
     return parsed;
 }
 
+/// Whether reading may need a token.
+bool has_data(std::string_view path) {
+    return path == "/state" || path == "/metrics" || path == "/health";
+}
+
 parsed_request parse_read(const raw_request& request, const header& fields,
                           const access_policy& policy, std::string_view path,
                           std::string_view query) {
@@ -145,8 +180,8 @@ parsed_request parse_read(const raw_request& request, const header& fields,
         return refuse(405, "only GET and HEAD are allowed");
     if (!request.body.empty()) return refuse(400, "the request must not have a body");
     parsed_request parsed;
-    if (path != "/state") {
-        if (!query.empty()) return refuse(404, "not found");
+    if (path != "/state" && !query.empty()) return refuse(404, "not found");
+    if (!has_data(path)) {
         parsed.file = path;
         parsed.if_none_match = fields.get("if-none-match").value_or("");
         return parsed;
@@ -154,7 +189,11 @@ parsed_request parse_read(const raw_request& request, const header& fields,
     bool allowed = policy.read_token.empty() || has_token(fields, policy.read_token) ||
                    has_token(fields, policy.control_token);
     if (!allowed) return refuse(401, "a token is required");
-    if (!parse_since(query, parsed.since)) return refuse(400, "the query must be ?since=NUMBER");
+    if (path == "/metrics") parsed.kind = resource_kind::metrics;
+    if (path == "/health") parsed.kind = resource_kind::health;
+    if (path != "/state") return parsed;
+    if (!parse_state_query(query, parsed))
+        return refuse(400, "the query must be ?since=NUMBER&details=NUMBER,NUMBER");
     parsed.kind = resource_kind::state;
     return parsed;
 }
@@ -187,7 +226,9 @@ parsed_request parse_request(const raw_request& request, const access_policy& po
     std::string_view path = request.target.substr(0, mark);
     std::string_view query = request.target.substr(std::min(mark + 1, request.target.size()));
     bool is_file = std::ranges::find(policy.files, path) != policy.files.end();
-    if (!is_file && path != "/state" && path != "/control") return refuse(404, "not found");
+    bool is_known = is_file || path == "/state" || path == "/control" ||
+                    (policy.metrics && path == "/metrics") || (policy.health && path == "/health");
+    if (!is_known) return refuse(404, "not found");
     // Other sites may link to the page, but only the page itself may read the state or control.
     if (!is_file && !is_same_origin(fields, *host))
         return refuse(403, "cross-site requests are not allowed");

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,9 @@ inline constexpr std::size_t pool_action_count = 8;
 /// The name of an action, as in the enum.
 const char* to_string(pool_action action) noexcept;
 
+/// The ids of the pools whose details a client requests. Empty: all pools.
+using detailed_pools = std::optional<std::vector<std::uint64_t>>;
+
 /// A command to one pool.
 struct control_command {
     std::string pool = {};
@@ -48,7 +52,7 @@ struct control_command {
     std::size_t max = 0;  ///< For `resize`.
 };
 
-enum class resource_kind : std::uint8_t { file, state, control };
+enum class resource_kind : std::uint8_t { file, state, control, metrics, health };
 
 /// A request that was understood, or the status and reason of its refusal.
 struct parsed_request {
@@ -59,6 +63,7 @@ struct parsed_request {
     std::string_view file = {};           ///< For `file`: its path, one of access_policy::files.
     std::string_view if_none_match = {};  ///< For `file`; may be empty.
     std::uint64_t since = 0;              ///< For `state`: the last sample the client has.
+    detailed_pools details = {};          ///< For `state`.
     control_command command = {};         ///< For `control`.
 };
 
@@ -73,6 +78,9 @@ struct access_policy {
     secret control_token;
     /// The paths of the page's files.
     std::vector<std::string> files;
+    /// Whether these paths exist.
+    bool metrics = false;
+    bool health = false;
 };
 
 /// The result refers to memory of the request.

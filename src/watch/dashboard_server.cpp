@@ -189,6 +189,8 @@ dashboard_server::dashboard_server(const dashboard_options& settings,
     listen(settings);
     policy_.read_token = settings.read_token;
     policy_.control_token = settings.control_token;
+    policy_.metrics = settings.serve_metrics;
+    policy_.health = settings.serve_health;
     for (const embedded_file& each : dashboard_files()) policy_.files.emplace_back(each.path);
     asio::co_spawn(context_, sample_every_second(), asio::detached);
     asio::co_spawn(context_, accept_all(), asio::detached);
@@ -432,7 +434,14 @@ dashboard_server::response dashboard_server::refusal(const raw_request& request,
 dashboard_server::response dashboard_server::content(const parsed_request& parsed) const {
     response what;
     if (parsed.kind == resource_kind::state) {
-        what.body = state_->json(parsed.since, !policy_.control_token.empty());
+        what.body = state_->json(parsed.since, !policy_.control_token.empty(), parsed.details);
+    } else if (parsed.kind == resource_kind::metrics) {
+        what.type = metrics::content_type;
+        what.body = state_->metrics_text();
+    } else if (parsed.kind == resource_kind::health) {
+        answer health = state_->health();
+        what.status = static_cast<unsigned>(health.status());
+        what.body = health.body();
     } else {
         auto files = dashboard_files();
         auto file = std::ranges::find(files, parsed.file, &embedded_file::path);

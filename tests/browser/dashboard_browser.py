@@ -7,120 +7,34 @@ SCENE is the program dashboard_scene; screenshots are written to the folder SCRE
 """
 
 import json
-import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from selenium import webdriver
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
-import chromium
 from chromium import PATIENCE
+from dashboard_page import Page, Scene, run
 
 CARD = '.pool[data-pool="%s"]'
 LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resetting": "r",
            "closing": "c", "vacant": "."}
 
-# Runs before the page's own script: the page polls ten times as often, and requests are counted.
-HASTE = """
-const slowTimeout = window.setTimeout, plainFetch = window.fetch;
-window.setTimeout = (f, time, ...rest) => slowTimeout(f, time / 10, ...rest);
-window.requests = 0;
-window.fetch = (...args) => {
-  window.requests += 1;
-  return plainFetch(...args);
-};"""
 
-
-class Scene:
-    """The program that owns the pools."""
-
-    def __init__(self, program, *arguments):
-        self.process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.url, self.token = self.process.stdout.readline().split()
-
-    def tell(self, word):
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "ok\n"
-
-    def state(self):
-        with urllib.request.urlopen(self.url + "state", timeout=PATIENCE) as answer:
-            return {pool["name"]: pool for pool in json.load(answer)["pools"]}
-
-    def control(self, pool, action):
-        body = json.dumps({"pool": pool, "action": action}).encode()
-        request = urllib.request.Request(self.url + "control", body, {
-            "Content-Type": "application/json", "Authorization": "Bearer " + self.token})
-        urllib.request.urlopen(request, timeout=PATIENCE).close()
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.stdin.write("bye\n")
-            self.process.stdin.flush()
-        try:
-            code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        self.process.stdin.close()
-        self.process.stdout.close()
-        assert code == 0, f"the scene ended with {code}"
-
-
-class Dashboard(unittest.TestCase):
+class Dashboard(Page):
     """All tests share a scene and a browser; each test reloads the page."""
 
     @classmethod
     def setUpClass(cls):
-        cls.scene = Scene(SCENE)
-        cls.addClassCleanup(cls.scene.end)
-        profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        cls.addClassCleanup(profile.cleanup)
-        cls.browser = chromium.start(profile.name, "--hide-scrollbars")
-        cls.addClassCleanup(cls.browser.quit)
-        cls.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HASTE})
+        cls.start(SCENE)
 
     def setUp(self):
         self.scene.tell("work")
-        self.look_at(1280, 900)
-        self.browser.get(self.scene.url)
-        self.browser.execute_script("sessionStorage.clear(); localStorage.clear()")
-        self.browser.get(self.scene.url)
-        self.until(lambda: self.text("#link") == "live")
+        self.open()
         self.until(lambda: len(self.all(".pool")) >= 4)
-
-    # Access to the page.
-
-    def look_at(self, width, height, scheme="light", phone=False):
-        chromium.look_at(self.browser, width, height, scheme, phone)
-
-    def until(self, holds):
-        def tried(_):
-            try:
-                return holds()
-            except (IndexError, KeyError):
-                return False
-        return WebDriverWait(self.browser, PATIENCE, 0.05).until(tried)
-
-    def all(self, selector):
-        return self.browser.find_elements(By.CSS_SELECTOR, selector)
-
-    def one(self, selector):
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
-
-    def text(self, selector):
-        # In one script, because the page may replace elements at any time.
-        return self.browser.execute_script(
-            "return document.querySelector(arguments[0])?.textContent ?? ''", selector)
 
     def pool(self, name):
         """What the page shows of a pool at one moment. KeyError: nothing yet."""
@@ -148,42 +62,10 @@ class Dashboard(unittest.TestCase):
             raise KeyError(name)
         return shown
 
-    def picture(self, name, width=1280, scheme="light", of=None, height=None):
-        """A screenshot of the whole page, of its top (height), or of one element."""
-        phone = width < 500
-        self.look_at(width, 900, scheme, phone)
-        if height is None:
-            height = self.browser.execute_script("return document.documentElement.scrollHeight")
-        self.look_at(width, height, scheme, phone)
-        # Finishes animations and waits until the page is drawn.
-        self.browser.execute_async_script("""
-            for (const each of document.getAnimations())
-              if (each.effect.getComputedTiming().endTime !== Infinity) each.finish();
-            const done = arguments[arguments.length - 1];
-            requestAnimationFrame(() => requestAnimationFrame(() => done()));""")
-        area = {"x": 0, "y": 0, "width": width, "height": height}
-        if of:
-            area = self.browser.execute_script("""
-                const box = document.querySelector(arguments[0]).getBoundingClientRect();
-                const edge = 8;
-                return {x: box.x - edge, y: box.y + scrollY - edge,
-                        width: box.width + 2 * edge, height: box.height + 2 * edge};""", of)
-        # Full resolution for a phone, whose screen has few pixels.
-        clip = {**area, "scale": 1 if phone else 0.75}
-        chromium.picture(self.browser, SCREENSHOTS / f"{name}.png", clip=clip,
-                         captureBeyondViewport=True)
-
-    def requests(self):
-        """How many requests the page has sent."""
-        return self.browser.execute_script("return window.requests")
-
-    def type(self, key):
-        """Sends a key to the focused element."""
-        webdriver.ActionChains(self.browser).send_keys(key).perform()
-
     def press(self, pool, action):
         self.browser.execute_script("""
-            document.querySelector(arguments[0]).open = true""", CARD % pool + " details")
+            document.querySelector(arguments[0]).open = true""",
+            CARD % pool + " details:has([data-action])")
         self.one(CARD % pool + f' [data-action="{action}"]').click()
 
     def resize(self, pool, size):
@@ -262,13 +144,18 @@ class Dashboard(unittest.TestCase):
         self.assertIn("3 callers wait", self.text('#attention [data-pool="reports"]'))
 
     def test_shows_names_as_text_and_not_as_markup(self):
+        rows = ".overview tbody tr[data-pool]"
         self.scene.tell("odd")
-        self.until(lambda: len(self.all(".pool")) == 5)
-        self.assertTrue(any(each.text.startswith("<img") for each in self.all(".pool h2")))
+        self.until(lambda: len(self.all(rows)) == 5)
+        odd = [each for each in self.all(rows + " a") if each.text.startswith("<img")]
+        self.assertEqual(len(odd), 1)
+        odd[0].click()
+        self.until(lambda: self.text(".pool h2").startswith("<img"))
         self.assertEqual(self.all("main img"), [])
         self.assertNotEqual(self.browser.title, "!")
         self.scene.tell("even")
-        self.until(lambda: len(self.all(".pool")) == 4)
+        self.until(lambda: self.one("#absent").is_displayed())
+        self.assertEqual(self.all("main img"), [])
 
     def test_refuses_control_without_the_token(self):
         body = json.dumps({"pool": "reports", "action": "resume"}).encode()
@@ -456,8 +343,7 @@ class Dashboard(unittest.TestCase):
         for scheme in ("light", "dark"):
             self.look_at(1280, 900, scheme)
             self.until(lambda: self.pool("sessions")["suspects"] == 1)
-            faint = self.browser.execute_script(CONTRAST)
-            self.assertEqual(faint, [], scheme)
+            self.assertEqual(self.faint(), [], scheme)
 
     def test_reports_a_lost_connection(self):
         other = Scene(SCENE)
@@ -492,37 +378,8 @@ class Dashboard(unittest.TestCase):
                           if not any(word in each for word in expected)], [])
 
 
-# Visible texts whose contrast with their background is less than 4.5 to 1 (WCAG AA).
-CONTRAST = """
-const parse = (c) => c.match(/[\\d.]+/g).map(Number);
-const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-  .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-const behind = (e) => {
-  for (; e; e = e.parentElement) {
-    const c = parse(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] === 1) return c;
-  }
-  return [255, 255, 255];
-};
-const found = [];
-for (const e of document.querySelectorAll("body *")) {
-  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-  if (!own || !e.checkVisibility() || e.disabled || e.closest(".skip, noscript")) continue;
-  const style = getComputedStyle(e);
-  if (style.fontSize === "0px") continue;
-  const [a, b] = [light(parse(style.color)), light(behind(e))].sort((x, y) => y - x);
-  const ratio = (a + 0.05) / (b + 0.05);
-  if (ratio < 4.5) found.push(`${e.tagName}.${e.className} "${e.textContent}" ${ratio.toFixed(2)}`);
-}
-return found;
-"""
-
-
 if __name__ == "__main__":
     SCENE = sys.argv[1]
     SCREENSHOTS = Path(sys.argv[2])
-    began = time.monotonic()
-    program = unittest.main(argv=[sys.argv[0], "-v", *sys.argv[3:]], exit=False)
-    print(f"took {time.monotonic() - began:.1f} s")
-    sys.exit(0 if program.result.wasSuccessful() else 1)
+    Page.screenshots = SCREENSHOTS
+    run(sys.argv)

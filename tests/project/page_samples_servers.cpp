@@ -118,6 +118,9 @@ void dashboard_of_database(cenote::dashboard& board, cenote::database& db) {
 void dashboard_with_control() {
     cenote::dashboard board({.control_token = cenote::secret(token_from_the_vault)});
 }
+void dashboard_with_metrics() {
+    cenote::dashboard board({.port = 9100, .serve_metrics = true, .serve_health = true});
+}
 
 void queries(cenote::database& db, const std::string& city) {
     for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)

@@ -80,7 +80,7 @@ MAY_INCLUDE = {
     "pool": {"pool", "vocabulary"},
     "asio": {"asio", "pool", "vocabulary"},
     "spdlog": {"spdlog", "pool", "vocabulary"},
-    "watch": {"watch", "spdlog", "pool", "vocabulary"},
+    "watch": {"watch", "service", "server", "asio", "spdlog", "pool", "vocabulary"},
     "server": {"server", "asio", "pool", "vocabulary"},
     "connector": {"connector", "server", "asio", "pool", "vocabulary"},
     "database": {"database", "server", "asio", "pool", "vocabulary"},

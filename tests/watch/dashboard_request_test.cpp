@@ -1,7 +1,9 @@
 // Which requests to the dashboard are allowed, and how they are parsed.
 #include "watch/dashboard_request.hpp"
 
+#include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -96,6 +98,45 @@ TEST(dashboard_request, finds_the_state_since_a_sample) {
          {"/state?since=", "/state?since=-1", "/state?since=1x", "/state?sinc=1", "/state?x",
           "/state?since=99999999999999999999999", "/state?since=1&since=2"})
         EXPECT_EQ(status_of(read.to(bad)), 400) << bad;
+}
+
+TEST(dashboard_request, finds_the_pools_whose_details_are_wanted) {
+    EXPECT_FALSE(parsed(read).details) << "all";
+    EXPECT_FALSE(parsed(read.to("/state?since=1")).details);
+    auto none = parsed(read.to("/state?since=1&details="));
+    ASSERT_TRUE(none.details);
+    EXPECT_TRUE(none.details->empty());
+    auto some = parsed(read.to("/state?details=7,12&since=3"));
+    EXPECT_EQ(some.since, 3);
+    EXPECT_EQ(some.details, (std::vector<std::uint64_t>{7, 12}));
+    for (const char* bad : {"/state?details=1,", "/state?details=,1", "/state?details=1,,2",
+                            "/state?details=a", "/state?details=1&details=2", "/state?details=1&",
+                            "/state?&details=1", "/state?details=-1", "/state?details=1;since=2"})
+        EXPECT_EQ(status_of(read.to(bad)), 400) << bad;
+}
+
+TEST(dashboard_request, finds_metrics_and_health_if_they_are_served) {
+    for (auto [path, member, kind] :
+         {std::tuple("/metrics", &access_policy::metrics, resource_kind::metrics),
+          std::tuple("/health", &access_policy::health, resource_kind::health)}) {
+        EXPECT_EQ(status_of(read.to(path)), 404) << path;
+        access_policy serving = policy();
+        serving.*member = true;
+        EXPECT_EQ(parsed(read.to(path), serving).status, 200) << path;
+        EXPECT_EQ(parsed(read.to(path), serving).kind, kind) << path;
+        EXPECT_EQ(status_of(read.to(path).by("HEAD"), serving), 200) << path;
+        EXPECT_EQ(status_of(read.to(path).by("POST"), serving), 405) << path;
+        EXPECT_EQ(status_of(read.to(std::string(path) + "?x"), serving), 404) << path;
+        EXPECT_EQ(status_of(read.to(path).with("Origin", "http://evil.example.com"), serving), 403);
+        access_policy reading = policy(true);
+        reading.*member = true;
+        EXPECT_EQ(status_of(read.to(path), reading), 401) << path;
+        auto by = [&](const char* token) {
+            return read.to(path).with("Authorization", std::string("Bearer ") + token);
+        };
+        EXPECT_EQ(status_of(by(read_token), reading), 200) << path;
+        EXPECT_EQ(status_of(by(control_token), reading), 200) << path;
+    }
 }
 
 TEST(dashboard_request, refuses_every_other_path) {

@@ -3,11 +3,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -23,6 +21,7 @@
 #include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/task.hpp"
+#include "watch/parsed.hpp"
 
 namespace cenote::detail {
 namespace {
@@ -31,20 +30,8 @@ using namespace std::chrono_literals;
 using support::eventually;
 using testing::HasSubstr;
 
-boost::json::value parsed(const std::string& text) { return boost::json::parse(text); }
-
 boost::json::value state_of(dashboard_state& b, std::uint64_t since = 0) {
     return parsed(b.json(since, false));
-}
-
-std::string text(const boost::json::value& v) { return std::string(v.as_string()); }
-
-event event_of(event_kind kind, std::uint64_t resource = 1, const char* pool = "orders") {
-    event e;
-    e.kind = kind;
-    e.pool = pool;
-    e.resource = resource;
-    return e;
 }
 
 struct watched : testing::Test {
@@ -188,11 +175,11 @@ struct watched_at_times : stopped, watched {};
 
 TEST_F(watched_at_times, is_read_in_detail_at_most_four_times_a_second) {
     EXPECT_EQ(text(orders().at("slots")), "...");
-    auto first = entry->details_at;
+    auto first = entry->details.at;
     auto held = one.acquire();
     time.advance(249ms);
     for (int i = 0; i < 20; ++i) state_of(b);
-    EXPECT_EQ(entry->details_at, first);
+    EXPECT_EQ(entry->details.at, first);
     time.advance(1ms);
     EXPECT_EQ(text(orders().at("slots")), "L..");
 }
@@ -270,87 +257,6 @@ TEST_F(watched, starts_again_if_replaced_by_another_of_its_name) {
     b.take_samples();
     EXPECT_EQ(orders().at("history").at("granted").at(0).to_number<double>(), 0);
     b.remove(entry);
-}
-
-TEST(dashboard_sample, covers_the_time_between_two_stats) {
-    stats before;
-    before.granted = 100;
-    before.wait.buckets[histogram::bucket_of(1s)] = 50;
-    stats after = before;
-    after.granted = 150;
-    after.refused_by_reason[0] = 5;
-    after.leased = 3;
-    after.waiting = 2;
-    after.wait.buckets[histogram::bucket_of(1ms)] += 99;
-    after.wait.buckets[histogram::bucket_of(10ms)] += 1;
-    sample s = between(before, after, 0.5);
-    EXPECT_EQ(s.granted, 100);
-    EXPECT_EQ(s.refused, 10);
-    EXPECT_EQ(s.leased, 3);
-    EXPECT_EQ(s.waiting, 2);
-    EXPECT_NEAR(s.wait_p50, 1e-3, 0.3e-3);
-    EXPECT_LT(s.wait_p99, 0.02);
-    EXPECT_TRUE(std::isnan(s.hold_p50)) << "no lease has ended";
-}
-
-TEST(dashboard_sample, never_goes_below_zero) {
-    stats before;
-    before.granted = 10;
-    before.refused_by_reason[1] = 5;
-    before.wait.buckets[3] = 7;
-    EXPECT_EQ(between(before, stats{}, 0).granted, 0);
-    sample s = between(before, stats{}, 1);
-    EXPECT_EQ(s.granted, 0);
-    EXPECT_EQ(s.refused, 0);
-    EXPECT_TRUE(std::isnan(s.wait_p50));
-}
-
-TEST(dashboard_history, keeps_five_minutes) {
-    history h;
-    for (std::uint64_t i = 1; i <= 1000; ++i) h.add(i, {.granted = static_cast<double>(i)});
-    auto all = parsed(h.json(0));
-    EXPECT_EQ(all.at("first"), 701);
-    EXPECT_EQ(all.at("granted").as_array().size(), 300);
-    EXPECT_EQ(all.at("granted").at(299).to_number<int>(), 1000);
-}
-
-TEST(event_log, wants_no_event_that_costs_the_fast_lane) {
-    event_log c;
-    EXPECT_FALSE(c.wants(event_kind::acquired));
-    EXPECT_FALSE(c.wants(event_kind::released));
-    EXPECT_TRUE(c.wants(event_kind::leak_suspected));
-}
-
-TEST(event_log, counts_repetitions_and_lists_the_latest_first) {
-    event_log c;
-    for (std::uint64_t i = 1; i <= 1000; ++i) c.on_event(event_of(event_kind::opened, i));
-    c.on_event(event_of(event_kind::paused));
-    c.on_event(event_of(event_kind::opened, 1001));
-    c.on_event(event_of(event_kind::opened, 1, "others"));
-    auto all = parsed(c.json()).as_array();
-    ASSERT_EQ(all.size(), 3);
-    EXPECT_EQ(text(all[0].at("pool")), "others");
-    EXPECT_THAT(text(all[1].at("text")), HasSubstr("resource 1001"));
-    EXPECT_EQ(all[1].at("times"), 1001);
-    EXPECT_EQ(text(all[2].at("kind")), "paused");
-}
-
-TEST(event_log, has_a_text_for_every_kind_and_is_bounded) {
-    event_log c;
-    for (int round = 0; round < 20; ++round)
-        for (std::size_t i = 0; i < event_kind_count; ++i) {
-            event e = event_of(static_cast<event_kind>(i));
-            e.error = errc::timed_out;
-            e.cause = std::make_exception_ptr(std::runtime_error(
-                "line one\nline \"two\" \xff " + std::to_string(round) + std::string(2000, 'x')));
-            e.task = "<b>task</b>";
-            c.on_event(e);
-        }
-    std::string json = c.json();
-    auto all = parsed(json).as_array();
-    EXPECT_LE(all.size(), event_log::size_max);
-    EXPECT_LT(json.size(), 100'000);
-    for (const auto& each : all) EXPECT_FALSE(text(each.at("text")).empty());
 }
 
 }  // namespace

@@ -109,6 +109,38 @@ TEST_F(served, listens_at_its_url) {
     EXPECT_THAT(ask("GET /state"), HasSubstr(R"("name":"orders")"));
 }
 
+TEST_F(served, serves_no_metrics_unless_told_to) {
+    EXPECT_THAT(ask("GET /metrics"), StartsWith("HTTP/1.1 404 "));
+    EXPECT_THAT(ask("GET /health"), StartsWith("HTTP/1.1 404 "));
+}
+
+struct monitored : served {
+    monitored() : served({.serve_metrics = true, .serve_health = true}) {}
+};
+
+TEST_F(monitored, serves_the_metrics_of_the_watched_pools) {
+    std::string answer = ask("GET /metrics");
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+    EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+    EXPECT_THAT(answer, HasSubstr("cenote_pool_max{pool=\"orders\"} 2"));
+    shown = {};
+    EXPECT_THAT(ask("GET /metrics"), Not(HasSubstr("pool=\"orders\"")));
+}
+
+TEST_F(monitored, says_whether_the_pools_can_serve) {
+    EXPECT_THAT(ask("GET /health"), StartsWith("HTTP/1.1 200 "));
+    pool<int> replica{[] { return 1; }, {.name = "orders-replica-1"}};
+    auto watched = board.watch(replica.control());
+    replica.pause();
+    std::string answer = ask("GET /health");
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 ")) << "the primary serves";
+    EXPECT_THAT(answer, ContainsRegex("orders-replica-1.*paused"));
+    orders.pause();
+    EXPECT_THAT(ask("GET /health"), StartsWith("HTTP/1.1 503 "));
+    orders.resume();
+    EXPECT_THAT(ask("GET /health"), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(served, sends_security_headers) {
     for (const char* line : {"GET /", "GET /state", "GET /nothing", "POST /control"}) {
         std::string answer = ask(line);
