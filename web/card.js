@@ -67,6 +67,7 @@ export class Card {
     this.id = id;
     this.badge = el("span", {className: "badge"});
     this.sentence = el("p", {className: "sentence"});
+    this.endpoint = el("p", {className: "fine endpoint"});
     this.slots = el("ul", {className: "slots", ariaLabel: "Slots"});
     this.legend = el("ul", {className: "legend", ariaLabel: "Slots by state"});
     this.line = el("div", {className: "line"});
@@ -98,7 +99,7 @@ export class Card {
     this.control = this.makeControl(id);
     this.root = el("section", {className: "card pool", data: {pool: name}, ariaLabelledby: id},
       el("div", {className: "card-head"}, el("h2", {id, textContent: name}), this.badge),
-      this.sentence,
+      this.sentence, this.endpoint,
       this.slots, this.legend,
       this.causesPart,
       this.line,
@@ -135,6 +136,8 @@ export class Card {
     this.root.dataset.granted = s.granted;
     this.root.dataset.leased = s.leased;
     this.sentence.textContent = summaryOf(s);
+    this.endpoint.hidden = pool.endpoint === null;
+    if (this.endpoint.textContent !== pool.endpoint) this.endpoint.textContent = pool.endpoint;
     this.showSlots(pool);
     this.showLine(s);
     for (const chart of this.charts) chart.update(this.past.columns);

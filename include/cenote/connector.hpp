@@ -4,6 +4,7 @@
 #include <concepts>
 #include <exception>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -27,6 +28,7 @@ namespace cenote {
 ///         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
 ///         verdict classify_open(std::exception_ptr) const;  // exceptions of open
 ///         void forsake(session&);              // in the child of a fork
+///         std::string endpoint() const;        // for people: what it connects to, without secrets
 ///         bool can_probe() const noexcept;     // false: as if there were no probe
 ///     };
 /// probe, reset and before_acquire return bool or void; before_release returns bool, void or
@@ -107,6 +109,7 @@ public:
     virtual verdict classify(const std::exception_ptr&) const { return verdict::discard; }
     virtual verdict classify_open(const std::exception_ptr& error) const { return classify(error); }
     virtual void forsake(T&) {}
+    virtual std::string endpoint() const { return {}; }
 
 protected:
     connector_interface() = default;

@@ -248,6 +248,8 @@ public:
     bool before_acquire(connection& c) const noexcept;
     verdict before_release(connection& c) const noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    /// The server, without user and secrets, for people.
+    std::string endpoint() const;
     void forsake(connection& c) const noexcept;
 
 protected:

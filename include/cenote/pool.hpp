@@ -251,6 +251,10 @@ public:
     /// A type-erased handle, for dashboards and health checks.
     pool_control control() const noexcept { return pool_control(gate_); }
 
+    /// What the connector says it connects to, as a text for people without users and secrets:
+    /// "postgresql://db1:5432/orders". Empty if the connector has no `endpoint()`.
+    std::string endpoint() const { return gate_->endpoint(); }
+
     /// options::name.
     const std::string& name() const noexcept { return gate_->name(); }
 

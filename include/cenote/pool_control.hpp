@@ -26,6 +26,7 @@ public:
     /// lock and suits a scrape each second; slots(), leases() and waiters() scan them under the
     /// lock of the pool and are for diagnosis.
     const std::string& name() const noexcept { return gate_->name(); }
+    std::string endpoint() const { return gate_->endpoint(); }
     options settings() const { return gate_->settings(); }
     bool closed() const noexcept { return gate_->closed(); }
     std::exception_ptr open_error() const { return gate_->open_error(); }

@@ -286,6 +286,8 @@ public:
     bool before_acquire(connection& c) noexcept;
     verdict before_release(connection& c) noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    /// The server, without user and secrets, for people.
+    std::string endpoint() const;
     void forsake(connection& c) noexcept;
 
 private:
@@ -310,6 +312,7 @@ public:
     bool before_acquire(connection& c) noexcept { return blocking_.before_acquire(c); }
     verdict before_release(connection& c) noexcept { return blocking_.before_release(c); }
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    std::string endpoint() const { return blocking_.endpoint(); }
     void forsake(connection& c) noexcept { blocking_.forsake(c); }
 
 private:

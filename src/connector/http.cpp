@@ -7,6 +7,7 @@
 
 #include "cenote/server_error.hpp"
 #include "connector/drive.hpp"
+#include "connector/endpoint.hpp"
 #include "connector/exchange.hpp"
 #include "connector/http_reader.hpp"
 #include "connector/http_request.hpp"
@@ -401,6 +402,12 @@ awaitable<void> async_close(std::shared_ptr<channel> on) {
 
 connector_base::connector_base(const options& chosen)
     : settings_(std::make_shared<const settings>(chosen)) {}
+
+std::string connector_base::endpoint() const {
+    const options& chosen = settings_->chosen;
+    return (chosen.secure ? "https://" : "http://") +
+           connector_detail::endpoint_of(chosen.host, chosen.port);
+}
 
 void connector_base::reset(connection& c) const {
     if (!access::of(c)->quiet())

@@ -10,6 +10,7 @@
 
 #include "cenote/url.hpp"
 #include "connector/drive.hpp"
+#include "connector/endpoint.hpp"
 #include "connector/exchange.hpp"
 #include "connector/login.hpp"
 #include "connector/mariadb_converse.hpp"
@@ -679,6 +680,12 @@ asio::awaitable<void> async_close(std::shared_ptr<sql::detail::session> last) {
 }
 
 }  // namespace
+
+std::string connector::endpoint() const {
+    std::string text =
+        "mariadb://" + connector_detail::endpoint_of(settings_->host, settings_->port);
+    return settings_->database.empty() ? text : text + '/' + settings_->database;
+}
 
 connector::connector(options settings)
     : settings_(std::make_shared<const options>(std::move(settings))),

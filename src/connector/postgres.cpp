@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "connector/drive.hpp"
+#include "connector/endpoint.hpp"
 #include "connector/login.hpp"
 #include "connector/postgres_session.hpp"
 #include "connector/socket.hpp"
@@ -525,6 +526,16 @@ result_in<Mode, void> reset(std::shared_ptr<session> on) {
 }
 
 }  // namespace
+
+std::string connector::endpoint() const {
+    constexpr std::uint16_t usual_port = 5432;
+    std::string text = "postgresql://";
+    for (const url::host& each : settings_->hosts) {
+        if (!text.ends_with('/')) text += ',';
+        text += connector_detail::endpoint_of(each.name, each.port == 0 ? usual_port : each.port);
+    }
+    return settings_->database.empty() ? text : text + '/' + settings_->database;
+}
 
 connector::connector(options settings)
     : settings_(std::make_shared<const options>(std::move(settings))),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cenote/url.hpp"
+#include "connector/endpoint.hpp"
 #include "connector/redis_session.hpp"
 #include "connector/transport.hpp"
 #include "connector/url_options.hpp"
@@ -201,6 +202,12 @@ result_in<Mode, void> reset(std::shared_ptr<const settings> of, session* s) {
 }
 
 }  // namespace
+
+std::string connector::endpoint() const {
+    const options& chosen = settings_->chosen();
+    return "redis://" + connector_detail::endpoint_of(chosen.host, chosen.port) + '/' +
+           std::to_string(chosen.database);
+}
 
 connector::connector(const options& chosen) : settings_(std::make_shared<const settings>(chosen)) {}
 

@@ -242,6 +242,8 @@ asio::awaitable<cursor> session::async_stream(sql::bound_statement what) {
 
 // Connectors.
 
+std::string connector::endpoint() const { return "sqlite:" + settings_->path; }
+
 connector::connector(options settings)
     : settings_(std::make_shared<const options>(std::move(settings))) {
     validate(*settings_);

@@ -74,6 +74,9 @@ public:
         return with(c, [](auto& by, auto& it) { return by.before_release(it); });
     }
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    std::string endpoint() const {
+        return std::visit([](const auto& by) { return by.endpoint(); }, connector_);
+    }
     void forsake(any_connection& c) noexcept {
         with(c, [](auto& by, auto& it) { by.forsake(it); });
     }

@@ -1,6 +1,7 @@
 // Snapshots of a pool for observers outside: its numbers, its leases, its slots, its options.
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -98,6 +99,16 @@ std::exception_ptr gate::open_error() const {
     const keeper& k = keeper_of(this);
     pool_guard here(k.lock);
     return k.opens.error();
+}
+
+std::string gate::endpoint() const {
+    const keeper& k = keeper_of(this);
+    connector_ref now;  // asked without the lock: it is the user's
+    {
+        pool_guard here(k.lock);
+        now = connector_ref(connector_.get());
+    }
+    return now.get() == nullptr ? std::string() : now->endpoint();
 }
 
 options gate::settings() const {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <random>
 #include <string_view>
+#include <utility>
 
 #include "vocabulary/texts.hpp"
 #include "watch/identity.hpp"
@@ -59,6 +60,15 @@ bool is_replica(std::string_view name) {
     return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+/// Asked once, without a lock: the connector is the user's.
+std::string endpoint_of(const pool_control& pool) {
+    try {
+        return pool.endpoint();
+    } catch (...) {
+        return {};
+    }
+}
+
 std::string random_text() {
     std::random_device source;
     return std::to_string(source()) + '-' + std::to_string(source());
@@ -70,10 +80,11 @@ dashboard_state::dashboard_state() : run_(random_text()), process_json_(process_
 
 std::shared_ptr<watched_pool> dashboard_state::add(pool_control pool) {
     std::string name(pool.name());
+    std::string endpoint = endpoint_of(pool);
     std::string free = name;
     std::lock_guard lock(mutex_);
     for (std::size_t i = 2; pools_.contains(free); ++i) free = name + ' ' + std::to_string(i);
-    auto one = std::make_shared<watched_pool>(++last_id_, free, pool);
+    auto one = std::make_shared<watched_pool>(++last_id_, free, std::move(endpoint), pool);
     one->health = about_.watch(free, [pool] { return pool.stats(); }, {.vital = !is_replica(free)});
     pools_.emplace(free, one);
     return one;

@@ -225,6 +225,7 @@ std::string details_json(const watched_pool& of, const event_log& events) {
     one.add("leases", shown.take());
     one.add("holders", holders_json(leases, suspects_of(of, events, leases)));
     one.add("waiters", waiters_json(of.pool->waiters()));
+    one.add("endpoint", text_or_null(of.endpoint));
     one.add("options", options_json(of.pool->settings()));
     std::string members = one.take();
     return members.substr(1, members.size() - 2);

@@ -28,14 +28,17 @@ struct kept_text {
 /// reads of that pool. Never hold it while user code can run: a coroutine resumed by the pool may
 /// remove the pool.
 struct watched_pool {
-    watched_pool(std::uint64_t number, std::string shown_name, pool_control of)
+    watched_pool(std::uint64_t number, std::string shown_name, std::string connects_to,
+                 pool_control of)
         : id(number),
           name(std::move(shown_name)),
+          endpoint(std::move(connects_to)),
           label{of.name().data(), of.name(), name},
           pool(of) {}
 
     const std::uint64_t id;  // unique among all entries
     const std::string name;
+    const std::string endpoint;
     const event_log::label label;
     std::mutex mutex;
     std::optional<pool_control> pool;  // empty: removed

@@ -34,7 +34,9 @@ struct server {
     const char* open_error = nullptr;
     const char* probe_error = nullptr;
     const char* reset_error = nullptr;
+    const char* address = "";
 
+    std::string endpoint() const { return address; }
     int open() const {
         if (open_error != nullptr) throw std::runtime_error(open_error);
         return 1;
@@ -136,7 +138,8 @@ private:
     }
 
     void add_broken_servers() {
-        server down{.open_error = "connection refused: 10.0.0.7:5432"};
+        server down{.open_error = "connection refused: 10.0.0.7:5432",
+                    .address = "postgresql://10.0.0.7:5432/calls"};
         use(add({.name = "gateway", .max = 8, .acquire_timeout = 300ms}, down), "call", 300ms, 1ms);
         server ill{.probe_error = "the server closed the connection unexpectedly"};
         use(add({.name = "cache", .max = 4, .probe_after_idle = 0ms}, ill), "read", 1s, 1ms);

@@ -303,6 +303,9 @@ class Overview(Page):
                          ["name", "max", "opening_max", "leak_after", "observers"])
         self.assertEqual(self.texts('.options tr[data-option="max"] td'), ["500", "10"])
         self.assertGreater(len(self.all(".options tbody tr")), 30)
+        self.assertFalse(self.one(".endpoint").is_displayed())
+        self.details("gateway")
+        self.assertEqual(self.text(".endpoint"), "postgresql://10.0.0.7:5432/calls")
 
     def test_is_a_table_for_screen_readers(self):
         for width, phone in ((1280, False), (360, True)):

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "cenote/verdict.hpp"
@@ -40,6 +41,8 @@ public:
     virtual verdict classify(const std::exception_ptr& error) const noexcept = 0;
     /// For an exception of open().
     virtual verdict classify_open(const std::exception_ptr& error) const noexcept = 0;
+    /// What the connector connects to, for people; empty if it does not say.
+    virtual std::string endpoint() const { return {}; }
     /// In the child of a fork: releases the child's copy of a resource of the parent.
     virtual void forsake(resource& r) noexcept = 0;
 

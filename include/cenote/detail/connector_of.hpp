@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -86,6 +87,9 @@ struct verbs_of {
     };
     static constexpr bool forsake = requires(C& c, T& t) {
         { c.forsake(t) } -> std::same_as<void>;
+    };
+    static constexpr bool endpoint = requires(const C& c) {
+        { c.endpoint() } -> std::convertible_to<std::string>;
     };
     static constexpr bool classify = requires(const C& c, const std::exception_ptr& e) {
         { c.classify(e) } -> std::same_as<verdict>;
@@ -233,6 +237,11 @@ public:
         } else {
             return classify(error);
         }
+    }
+
+    std::string endpoint() const override {
+        if constexpr (can::endpoint) return verbs_in(connector_).endpoint();
+        else return {};
     }
 
     void forsake(resource& r) noexcept override {

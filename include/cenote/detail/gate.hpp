@@ -180,6 +180,7 @@ public:
     std::exception_ptr open_error() const;
     options settings() const;
     stats read() const;
+    std::string endpoint() const;
     std::vector<lease_info> leases() const;
     std::vector<waiter_info> waiters() const;
     std::vector<slot_info> slots() const;
