@@ -54,6 +54,7 @@ using cenote::verdict;
         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
         verdict classify_open(std::exception_ptr) const;  // exceptions of open
         void forsake(session&);              // in the child of a fork
+        std::string endpoint() const;        // for people: what it connects to, without secrets
         bool can_probe() const noexcept;     // false: as if there were no probe
     };
 static_assert(cenote::connector<my_connector, session>);
