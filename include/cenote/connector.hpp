@@ -69,8 +69,8 @@ namespace cenote {
 /// **can_probe** is for connectors that can probe only in some configurations. The answer must
 /// never change.
 ///
-/// **endpoint** is read when a dashboard starts to watch the pool, and by pool::endpoint(). A member
-/// of this name with another signature is no error: the pool does not call it.
+/// **endpoint** is read when a dashboard starts to watch the pool, and by pool::endpoint(). A
+/// member of this name with another signature is no error: the pool does not call it.
 ///
 /// **forsake** must close the descriptor and nothing else. After fork() the resources belong to the
 /// parent, so the pool of the child starts empty and calls neither the other members nor T's
