@@ -2,7 +2,7 @@
 import {Chart} from "/chart.js";
 import {ago, clock, count, el, fileName, plural, rate, readable, time} from "/text.js";
 
-const historyMax = 300;  // seconds, as on the server
+const historyMax = 300;  // samples, as on the server
 const placesShown = 8;
 const waitersShown = 40;
 
@@ -56,13 +56,15 @@ function placeRow(each) {
     el("td", {className: "number", textContent: each.oldest === null ? "just now" : time(each.oldest)}));
 }
 
-/** `page`: {controllable(), mayControl(), send(command), confirmed(…), refresh()}. */
+/**
+ * `page`: {controllable(), mayControl(), send(command), confirmed(…), refresh(), pinned(), pin(pool, time)}.
+ */
 export class Card {
   constructor(name, of, page) {
     this.page = page;
     this.name = name;
     this.of = of;
-    this.past = {last: 0, columns: {}};
+    this.step = null;
     const id = `pool-${(Card.made += 1)}`;
     this.id = id;
     this.badge = el("span", {className: "badge"});
@@ -72,6 +74,11 @@ export class Card {
     this.legend = el("ul", {className: "legend", ariaLabel: "Slots by state"});
     this.line = el("div", {className: "line"});
     this.charts = [
+      new Chart("Resources", [
+        {name: "leased", className: "leased", key: "leased"},
+        {name: "idle", className: "idle", key: "open", read: "idle", area: true},
+        {name: "max", className: "limit", key: "max"},
+        {name: "waiting", className: "waits", key: "waiting", hideZero: true}], rate),
       new Chart("Acquires per second", [
         {name: "granted", className: "one", key: "granted"},
         {name: "refused", className: "bad", key: "refused", hideZero: true}], rate),
@@ -103,28 +110,31 @@ export class Card {
       this.slots, this.legend,
       this.causesPart,
       this.line,
-      this.waiters.root,
       el("div", {className: "charts"}, ...this.charts.map((each) => each.root)),
       el("div", {className: "halves"},
         this.holders.root,
         el("div", {}, el("h3", {textContent: "Refusals"}), this.refusals)),
+      this.waiters.root,
       this.facts,
       this.optionsPart,
       this.control);
   }
 
-  remember(history) {
-    const {first, ...columns} = history;
+  /** A history in another resolution starts anew. */
+  remember({first, step, ...columns}) {
+    if (step !== this.step) this.past = {last: -1, columns: {}};
+    this.step = step;
     const length = columns.granted.length;
     const skip = Math.min(length, Math.max(0, this.past.last + 1 - first));
+    columns.open = columns.leased.map((n, i) => n + columns.idle[i]);
     for (const [key, values] of Object.entries(columns)) {
       this.past.columns[key] = [...(this.past.columns[key] ?? []), ...values.slice(skip)].slice(-historyMax);
     }
     if (length > 0) this.past.last = Math.max(this.past.last, first + length - 1);
   }
 
-  /** `pool` has details. `now`: the server's time. */
-  update(pool, problems, now) {
+  /** `pool` has details. `now`: the server's time. `events`: of this pool. */
+  update(pool, problems, now, events) {
     const s = pool.stats;
     this.remember(pool.history);
     const worst = problems[0] ?? {level: "good", badge: "healthy"};
@@ -140,7 +150,13 @@ export class Card {
     if (this.endpoint.textContent !== pool.endpoint) this.endpoint.textContent = pool.endpoint;
     this.showSlots(pool);
     this.showLine(s);
-    for (const chart of this.charts) chart.update(this.past.columns);
+    const marks = events.filter((each) => each.level !== "plain")
+      .map((each) => ({ago: (now - each.at) / 1000, level: each.level, text: `${clock(each.at)} ${each.text}`}));
+    const pinned = this.page.pinned();
+    for (const chart of this.charts) {
+      chart.update(this.past.columns, this.step, marks, pinned === null ? null : (now - pinned) / 1000);
+      chart.onChoose = (ago) => this.page.pin(this.name, now - ago * 1000);
+    }
     this.showCauses(pool.overview.causes, now);
     this.showHolders(pool);
     this.showWaiters(pool.waiters);

@@ -4,13 +4,19 @@ const svgNamespace = "http://www.w3.org/2000/svg";
 const width = 300;
 const height = 68;
 const labelHeight = 13;  // above the highest value, for its label
-const gapMax = 10;  // seconds without a value across which a line is drawn
-const spanMin = 30;  // seconds
+const gapMax = 10;  // samples without a value across which a line is drawn
+const spanMin = 30;  // samples
 
 function shape(name, className) {
   const made = document.createElementNS(svgNamespace, name);
   made.setAttribute("class", className);
   return made;
+}
+
+/** "30 s", "5 min", "24 h". */
+function durationText(seconds) {
+  if (seconds <= 90) return `${Math.round(seconds)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 360) / 10} h`;
 }
 
 /** Rounds up to a value that is easy to read. */
@@ -22,16 +28,18 @@ export function roundUp(value) {
 }
 
 /**
- * `series`: [{name, className, key, hideZero}]. `key` names a column of update(). The area below the
- * first series is filled. A series with `hideZero` is hidden while all its values are zero. `format`
- * converts a value to text.
+ * `series`: [{name, className, key, read, area, hideZero}]. `key` names a column of update(), `read` the
+ * column of its reading if that differs. The areas below the first series and those with `area` are
+ * filled. A series with `hideZero` is hidden while all its values are zero. `format` converts a value to
+ * text.
  */
 export class Chart {
   constructor(title, series, format) {
     this.title = title;
     this.series = series;
     this.format = format;
-    this.at = null;  // the second under the pointer, counted from the end
+    this.at = null;  // the sample under the pointer, counted from the end
+    this.step = 1;   // the seconds of a sample
 
     this.root = document.createElement("figure");
     this.root.className = "chart";
@@ -56,8 +64,11 @@ export class Chart {
       line.setAttribute("y2", y);
       this.svg.append(line);
     }
-    this.area = shape("path", `area ${series[0].className}`);
-    this.svg.append(this.area);
+    // The areas of later series are larger and lie behind.
+    this.areas = series.map((each, i) => (i === 0 || each.area ? shape("path", `area ${each.className}`) : null));
+    this.svg.append(...this.areas.filter((each) => each !== null).reverse());
+    this.marks = shape("g", "marks");
+    this.svg.append(this.marks);
     this.lines = series.map((each) => {
       const path = shape("path", `line ${each.className}`);
       this.svg.append(path);
@@ -80,6 +91,10 @@ export class Chart {
 
     frame.addEventListener("pointermove", (event) => this.point(event));
     frame.addEventListener("pointerleave", () => this.point(null));
+    frame.addEventListener("click", (event) => {
+      this.point(event);
+      if (this.at !== null && this.at < this.past[this.series[0].key].length) this.onChoose?.(this.at * this.step);
+    });
   }
 
   point(event) {
@@ -93,9 +108,15 @@ export class Chart {
     this.read();
   }
 
-  /** `past`: {key: [number or null, …]}, arrays of equal length whose last element is now. */
-  update(past) {
+  /**
+   * `past`: {key: [number or null, …]}, arrays of equal length whose last element is now. `step`: the
+   * seconds between two elements. `marks`: [{ago, level, text}], moments to be marked, in seconds ago.
+   * `pinned`: the moment that is read while the pointer is elsewhere, in seconds ago, or null.
+   */
+  update(past, step = 1, marks = [], pinned = null) {
+    this.pinned = pinned === null ? null : Math.max(0, Math.round(pinned / step));
     this.past = past;
+    this.step = step;
     const count = past[this.series[0].key].length;
     this.span = Math.max(spanMin, count);
     const highest = Math.max(
@@ -103,15 +124,36 @@ export class Chart {
     const top = roundUp(highest);
     this.root.classList.toggle("empty", !(highest > 0));
     this.top.textContent = highest > 0 ? this.format(top) : "";
-    this.begin.textContent = this.span > 90 ? `−${Math.round(this.span / 60)} min` : `−${this.span} s`;
+    this.begin.textContent = `−${durationText(this.span * step)}`;
+    this.showMarks(marks);
 
     this.series.forEach((each, i) => {
       const shown = this.isShown(each) ? past[each.key] : [];
       const drawn = this.path(shown, top);
       this.lines[i].setAttribute("d", drawn.line);
-      if (i === 0) this.area.setAttribute("d", drawn.area);
+      this.areas[i]?.setAttribute("d", drawn.area);
     });
     this.read();
+  }
+
+  showMarks(marks) {
+    const shown = marks.filter((each) => each.ago <= this.span * this.step);
+    const key = shown.map((each) => `${each.text} ${Math.round(each.ago / this.step)} ${this.span}`).join();
+    if (key === this.marksKey) return;
+    this.marksKey = key;
+    this.marks.replaceChildren(...shown.map((each) => {
+      const line = shape("line", "mark-line");
+      const x = (width - (each.ago / this.step) * (width / (this.span - 1))).toFixed(1);
+      line.setAttribute("x1", x);
+      line.setAttribute("x2", x);
+      line.setAttribute("y1", labelHeight);
+      line.setAttribute("y2", height);
+      line.dataset.level = each.level;
+      const title = shape("title", "");
+      title.textContent = each.text;
+      line.append(title);
+      return line;
+    }));
   }
 
   isShown(series) {
@@ -148,9 +190,10 @@ export class Chart {
   read() {
     if (!this.past) return;
     const length = this.past[this.series[0].key].length;
-    const at = this.at !== null && this.at < length ? this.at : null;
+    const chosen = this.at ?? this.pinned;
+    const at = chosen !== null && chosen < length ? chosen : null;
     this.cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
-    this.end.textContent = at === null ? "now" : `${at} s ago`;
+    this.end.textContent = at === null ? "now" : `${durationText(at * this.step)} ago`;
     if (at !== null) {
       const x = width - at * (width / (this.span - 1));
       this.cursor.setAttribute("x1", x);
@@ -158,7 +201,7 @@ export class Chart {
     }
     const texts = [];
     this.readings.replaceChildren(...this.series.filter((each) => this.isShown(each)).map((each) => {
-      const values = this.past[each.key];
+      const values = this.past[each.read ?? each.key];
       const value = values[values.length - 1 - (at ?? 0)];
       const reading = document.createElement("span");
       reading.className = `reading ${each.className}`;

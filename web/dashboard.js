@@ -140,15 +140,65 @@ $("theme").addEventListener("click", () => {
 // What is shown: `#pool=NAME` selects one pool. Otherwise there is the table of all pools; if there
 // are few, also their cards.
 
-const hrefOf = (name) => `#pool=${encodeURIComponent(name)}`;
-function selected() {
-  if (!location.hash.startsWith("#pool=")) return null;
-  try {
-    return decodeURIComponent(location.hash.slice("#pool=".length));
-  } catch {
-    return null;
-  }
+// The charts show five minutes, an hour or a day: 300 samples of `step` seconds.
+const stepKey = "cenote.step";
+const stepButtons = [...document.querySelectorAll("[data-step]")];
+let step = Number(localStorage.getItem(stepKey) ?? 1);
+if (!stepButtons.some((each) => Number(each.dataset.step) === step)) step = 1;
+function showStep() {
+  for (const each of stepButtons) each.setAttribute("aria-pressed", Number(each.dataset.step) === step);
 }
+function chooseStep(seconds) {
+  step = seconds;
+  localStorage.setItem(stepKey, step);
+  showStep();
+  poll.now();
+}
+for (const each of stepButtons) each.addEventListener("click", () => chooseStep(Number(each.dataset.step)));
+showStep();
+
+/** While the page is paused it requests the state only for what the user selects. */
+let paused = false;
+$("pause").addEventListener("click", () => {
+  paused = !paused;
+  $("pause").setAttribute("aria-pressed", paused);
+  if (paused) {
+    poll.stop();
+    showLive();
+  } else {
+    poll.now();
+  }
+});
+function showLive() {
+  if (paused) showLink("notable", `paused at ${clock(lastUpdate ?? Date.now())}`);
+  else showLink("good", "live");
+}
+
+const hrefOf = (name) => `#pool=${encodeURIComponent(name)}`;
+const address = () => new URLSearchParams(location.hash.slice(1));
+const selected = () => address().get("pool");
+/** The moment that the address names, in milliseconds, or null. */
+function pinned() {
+  const at = Number(address().get("at") ?? NaN);
+  return Number.isFinite(at) ? at : null;
+}
+function pin(pool, at) {
+  location.hash = `${hrefOf(pool)}&at=${Math.round(at)}`;
+}
+$("unpin").addEventListener("click", () => { location.hash = hrefOf(selected()); });
+/** Shows the moment of the address, in the finest charts that reach back to it. */
+let shownPin = null;
+function showPin(now) {
+  const at = pinned();
+  $("unpin").hidden = at === null || selected() === null;
+  if (at !== null) $("unpin").textContent = `${new Date(at).toLocaleString("en-GB")} ✕`;
+  if (at === shownPin) return;
+  shownPin = at;
+  if (at === null) return;
+  const needed = [1, 12, 288].find((each) => (now - at) / 1000 < each * 300) ?? 288;
+  if (needed > step) chooseStep(needed);
+}
+
 /** The names of the pools whose cards are shown. */
 function namesOfCards(pools) {
   const one = selected();
@@ -158,7 +208,10 @@ function namesOfCards(pools) {
 let scrolledTo = 0;  // in the table of all pools
 let wasSelected = selected();
 window.addEventListener("hashchange", () => {
-  if (selected() === wasSelected) return;
+  if (selected() === wasSelected) {
+    if (latest) showState(latest);
+    return;
+  }
   if (wasSelected === null) scrolledTo = scrollY;
   const came = wasSelected;
   wasSelected = selected();
@@ -197,6 +250,8 @@ const page = {
   send: sendCommand,
   confirmed,
   refresh: () => poll.now(),
+  pinned,
+  pin,
 };
 
 function showCards(state, problems) {
@@ -217,12 +272,13 @@ function showCards(state, problems) {
       if (old) old.root.replaceWith(card.root);
       else $("pools").append(card.root);
     }
-    card.update(pool, problems.get(pool.name), state.now);
+    card.update(pool, problems.get(pool.name), state.now, state.events.filter((each) => each.pool === pool.name));
   }
   const one = selected();
   $("pools").classList.toggle("single", names.length === 1);
   $("crumbs").hidden = one === null || state.pools.length === 1 && names.length === 1;
   $("crumb-pool").textContent = one ?? "";
+  $("view").hidden = names.length === 0;
   $("absent").hidden = one === null || names.length > 0;
 }
 
@@ -239,6 +295,7 @@ function showProgram({program, host, pid, version, started}, now) {
 function showState(state) {
   latest = state;
   showProgram(state.process, state.now);
+  showPin(state.now);
   diagnosis.keep(new Set(state.pools.map((each) => each.id)));
   const problems = new Map(state.pools.map((each) => [each.name, diagnosis.of(each, state.now)]));
   $("overview").hidden = selected() !== null || state.pools.length < 2;
@@ -360,8 +417,8 @@ function detailsQuery(pools) {
   const names = namesOfCards(pools);
   const wanted = pools.filter((each) => names.includes(each.name));
   // A card without a past needs all samples.
-  const since = wanted.map((each) => (cards.get(each.name)?.of === each.id ? sample : 0));
-  return `since=${Math.min(sample, ...since)}&details=${wanted.map((each) => each.id).join(",")}`;
+  const since = wanted.map((each) => (cards.get(each.name)?.of === each.id && cards.get(each.name).step === step ? sample : 0));
+  return `step=${step}&since=${Math.min(sample, ...since)}&details=${wanted.map((each) => each.id).join(",")}`;
 }
 
 /** Returns null if a token is missing. */
@@ -408,7 +465,7 @@ async function update() {
   sample = state.sample;
   lastUpdate = Date.now();
   showTokenButton();
-  showLink("good", "live");
+  showLive();
   document.documentElement.dataset.sample = sample;
 }
 
@@ -416,6 +473,9 @@ const poll = {
   timer: null,
   busy: false,
   again: false,
+  stop() {
+    clearTimeout(this.timer);
+  },
   async now() {
     if (this.busy) {
       this.again = true;
@@ -432,11 +492,11 @@ const poll = {
     const soon = this.again;
     this.again = false;
     // Stops while the page is hidden; visibilitychange starts it again.
-    if (!document.hidden) this.timer = setTimeout(() => this.now(), soon ? 0 : 1000);
+    if (!document.hidden && (!paused || soon)) this.timer = setTimeout(() => this.now(), soon ? 0 : 1000);
   },
 };
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) clearTimeout(poll.timer);
-  else poll.now();
+  if (document.hidden) poll.stop();
+  else if (!paused) poll.now();
 });
 poll.now();

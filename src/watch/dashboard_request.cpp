@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "watch/history.hpp"
 #include "watch/json.hpp"
 
 namespace cenote::detail {
@@ -101,9 +102,15 @@ bool parse_details(std::string_view text, detailed_pools& details) {
     return true;
 }
 
-/// Accepts `since=12` and `details=1,2,3`, each at most once, and an empty query.
+bool parse_step(std::string_view text, std::uint64_t& step) {
+    return parse_number(text, step) &&
+           std::ranges::find(history::steps, step) != history::steps.end();
+}
+
+/// Accepts `since=12`, `step=12` and `details=1,2,3`, each at most once, and an empty query.
 bool parse_state_query(std::string_view query, parsed_request& into) {
     bool has_since = false;
+    bool has_step = false;
     if (query.ends_with('&')) return false;
     while (!query.empty()) {
         std::string_view value = take_part(query, '&');
@@ -111,6 +118,9 @@ bool parse_state_query(std::string_view query, parsed_request& into) {
         if (name == "since" && !has_since) {
             has_since = true;
             if (!parse_number(value, into.since)) return false;
+        } else if (name == "step" && !has_step) {
+            has_step = true;
+            if (!parse_step(value, into.step)) return false;
         } else if (name != "details" || !parse_details(value, into.details)) {
             return false;
         }
@@ -193,7 +203,7 @@ parsed_request parse_read(const raw_request& request, const header& fields,
     if (path == "/health") parsed.kind = resource_kind::health;
     if (path != "/state") return parsed;
     if (!parse_state_query(query, parsed))
-        return refuse(400, "the query must be ?since=NUMBER&details=NUMBER,NUMBER");
+        return refuse(400, "the query must be ?since=NUMBER&step=SECONDS&details=NUMBER,NUMBER");
     parsed.kind = resource_kind::state;
     return parsed;
 }

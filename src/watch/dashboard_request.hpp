@@ -64,6 +64,7 @@ struct parsed_request {
     std::string_view if_none_match = {};  ///< For `file`; may be empty.
     std::uint64_t since = 0;              ///< For `state`: the last sample the client has.
     detailed_pools details = {};          ///< For `state`.
+    std::uint64_t step = 1;               ///< For `state`: the seconds of a sample of the history.
     control_command command = {};         ///< For `control`.
 };
 

@@ -434,7 +434,8 @@ dashboard_server::response dashboard_server::refusal(const raw_request& request,
 dashboard_server::response dashboard_server::content(const parsed_request& parsed) const {
     response what;
     if (parsed.kind == resource_kind::state) {
-        what.body = state_->json(parsed.since, !policy_.control_token.empty(), parsed.details);
+        what.body =
+            state_->json(parsed.since, !policy_.control_token.empty(), parsed.details, parsed.step);
     } else if (parsed.kind == resource_kind::metrics) {
         what.type = metrics::content_type;
         what.body = state_->metrics_text();

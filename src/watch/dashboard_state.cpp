@@ -124,7 +124,7 @@ void dashboard_state::take_samples() {
 }
 
 std::string dashboard_state::json(std::uint64_t since, bool controllable,
-                                  const detailed_pools& detailed) {
+                                  const detailed_pools& detailed, std::uint64_t step) {
     std::uint64_t number = 0;
     {
         std::lock_guard lock(mutex_);
@@ -136,7 +136,7 @@ std::string dashboard_state::json(std::uint64_t since, bool controllable,
         labels.push_back(each->label);
         std::lock_guard lock(each->mutex);
         bool with_details = !detailed || std::ranges::count(*detailed, each->id) > 0;
-        if (each->pool) shown.add(json_of(*each, *events_, with_details, since));
+        if (each->pool) shown.add(json_of(*each, *events_, with_details, since, step));
     }
     json_object all;
     all.add("run", json_text(run_));

@@ -40,8 +40,9 @@ public:
     /// Takes a sample of every pool.
     void take_samples();
     /// The state as JSON: a row of each pool, and the details of the pools chosen, with the samples
-    /// after number `since`.
-    std::string json(std::uint64_t since, bool controllable, const detailed_pools& detailed = {});
+    /// after second `since`, of `step` seconds each.
+    std::string json(std::uint64_t since, bool controllable, const detailed_pools& detailed = {},
+                     std::uint64_t step = 1);
 
     /// The stats of all pools as Prometheus text.
     std::string metrics_text() const { return about_.metrics_text().body(); }

@@ -1,6 +1,7 @@
 // What the dashboard remembers of a pool: a sample per second, for charts and for the overview.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,12 +11,14 @@
 
 namespace cenote::detail {
 
-/// One second of a pool. NaN: not observed during this second.
+/// One second of a pool, or several. NaN: not observed during this time.
 struct sample {
-    double granted = 0;   ///< Per second.
-    double refused = 0;   ///< Per second.
-    double leased = 0;    ///< At the end of the second.
-    double waiting = 0;   ///< At the end of the second.
+    double granted = 0;  ///< Per second.
+    double refused = 0;  ///< Per second.
+    double leased = 0;   ///< At the end of the second, like the three below.
+    double idle = 0;
+    double max = 0;
+    double waiting = 0;
     double wait_p50 = 0;  ///< In seconds, like the three below.
     double wait_p99 = 0;
     double hold_p50 = 0;
@@ -38,21 +41,36 @@ struct recent {
     std::size_t waiting = 0;  ///< In how many of the seconds callers waited.
 };
 
-/// The last five minutes of a pool, one sample per second. A dashboard numbers its samples.
+/// The past of a pool in three resolutions, each with the same number of samples: five minutes, an
+/// hour and a day. A dashboard numbers its seconds.
 class history {
 public:
     static constexpr std::size_t size_max = 300;
+    /// The seconds of a sample, in each resolution.
+    static constexpr std::array<std::uint64_t, 3> steps{1, 12, 288};
     /// The seconds that recently() covers.
     static constexpr std::size_t recent_max = 10;
 
-    void add(std::uint64_t number, const sample& one);
-    /// The samples after number `since` as JSON: the first one's number, and an array per value.
-    std::string json(std::uint64_t since) const;
+    void add(std::uint64_t second, const sample& one);
+    /// The samples that end after second `since` as JSON: the number of the first one, and an array
+    /// per value. Sample `n` begins at second `n * step`. `step` is one of `steps`.
+    std::string json(std::uint64_t since, std::uint64_t step = 1) const;
     recent recently() const;
 
 private:
-    std::uint64_t last_ = 0;
-    std::deque<sample> samples_;
+    struct resolution {
+        void add(std::uint64_t second, std::uint64_t step, const sample& one);
+        void end_sample();
+
+        std::uint64_t last = 0;  // the number of the last sample
+        std::deque<sample> samples;
+        // The sample that is not complete yet.
+        std::uint64_t next = 0;
+        sample sum;
+        std::size_t seconds = 0;
+    };
+
+    std::array<resolution, steps.size()> all_;
 };
 
 }  // namespace cenote::detail

@@ -271,13 +271,14 @@ void take_sample(watched_pool& of, std::uint64_t number) {
                             .at = system_clock::now()};
 }
 
-std::string json_of(watched_pool& of, const event_log& events, bool detailed, std::uint64_t since) {
+std::string json_of(watched_pool& of, const event_log& events, bool detailed, std::uint64_t since,
+                    std::uint64_t step) {
     json_object one;
     one.add("name", json_text(of.name));
     one.add("id", number_text(of.id));
     one.add("overview", refreshed(of.overview, [&] { return overview_json(of, events); }));
     if (!detailed) return one.take();
-    one.add("history", of.past.json(since));
+    one.add("history", of.past.json(since, step));
     std::string text = one.take();
     text.back() = ',';
     return text.append(refreshed(of.details, [&] { return details_json(of, events); })).append("}");

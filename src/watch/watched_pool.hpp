@@ -57,7 +57,9 @@ struct watched_pool {
 void take_sample(watched_pool& of, std::uint64_t number);
 
 /// The pool as JSON: its row of the overview, and with `detailed` also its slots, leases, waiters
-/// and the samples after number `since`. Requires the mutex, and that the pool was not removed.
-std::string json_of(watched_pool& of, const event_log& events, bool detailed, std::uint64_t since);
+/// and the samples after second `since`, of `step` seconds each. Requires the mutex, and that the
+/// pool was not removed.
+std::string json_of(watched_pool& of, const event_log& events, bool detailed, std::uint64_t since,
+                    std::uint64_t step = 1);
 
 }  // namespace cenote::detail

@@ -95,7 +95,7 @@ private:
     /// Short leases of each pool in turn.
     void use_all(const std::stop_token& stop) {
         for (std::size_t i = 0; !stop.stop_requested(); ++i) {
-            std::this_thread::sleep_for(2ms);
+            std::this_thread::sleep_for(resting_ ? 50ms : 2ms);
             if (resting_ || healthy_ == 0) continue;
             std::error_code error;
             auto held = pools_[i % healthy_]->acquire({.stop = stop, .task = "work"}, error);

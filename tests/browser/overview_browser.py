@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from chromium import PATIENCE
@@ -307,6 +308,70 @@ class Overview(Page):
         self.details("gateway")
         self.assertEqual(self.text(".endpoint"), "postgresql://10.0.0.7:5432/calls")
 
+    def test_shows_leases_over_time(self):
+        self.details("crowded")
+        asked = lambda: self.browser.execute_script("""
+            return performance.getEntriesByType("resource").filter(
+              (each) => each.name.includes("/state")).at(-1).name""")
+        begin = ".pool .chart .chart-foot span"
+        self.until(lambda: "L" in self.one(".pool path.area.leased").get_attribute("d"))
+        self.assertIn("max 2", self.texts(".pool .readings")[0])
+        self.assertIn("step=1&", asked())
+        self.one('[data-step="12"]').click()
+        self.until(lambda: "step=12&" in asked())
+        # There are samples of 12 seconds, and the chart shows at least thirty.
+        self.until(lambda: self.text(begin) == "−6 min")
+        self.assertEqual(self.one('[data-step="12"]').get_attribute("aria-pressed"), "true")
+        self.one('[data-step="288"]').click()
+        self.until(lambda: self.text(begin) == "−2.4 h")
+        self.browser.refresh()
+        self.until(lambda: self.text(begin) == "−2.4 h")
+        self.one('[data-step="1"]').click()
+        self.until(lambda: "s" in self.text(begin) or "−5 min" == self.text(begin))
+
+    def test_links_to_a_pool_and_a_time(self):
+        self.details("crowded")
+        ends = lambda: self.texts(".pool .chart-foot span:last-child")
+        self.until(lambda: set(ends()) == {"now"})
+        samples = "return Number(document.documentElement.dataset.sample)"
+        self.until(lambda: self.browser.execute_script(samples) >= 12)
+        frame = self.one(".pool .chart-frame")
+        at_the_right = frame.size["width"] // 2 - 40  # from the middle
+        webdriver.ActionChains(self.browser).move_to_element_with_offset(
+            frame, at_the_right, 0).click().perform()
+        self.until(lambda: "&at=" in self.browser.current_url)
+        link = self.browser.current_url
+        self.browser.get("about:blank")
+        self.browser.get(link)
+        self.until(lambda: [each.endswith(" s ago") for each in ends()] == [True] * 4)
+        self.assertEqual(len(self.all('.cursor[visibility="visible"]')), 4)
+        self.one("#unpin").click()
+        self.until(lambda: set(ends()) == {"now"})
+        # An older moment needs coarser charts.
+        past = self.browser.execute_script("return Date.now() - 2 * 3600 * 1000")
+        self.browser.execute_script(f"location.hash = '#pool=crowded&at={past}'")
+        self.until(lambda: self.one('[data-step="288"]').get_attribute("aria-pressed") == "true")
+
+    def test_marks_events_in_the_charts(self):
+        self.scene.control("search/0", "pause")
+        self.scene.control("search/0", "resume")
+        self.details("search/0")
+        self.until(lambda: any("paused, no lease is granted" in each
+                               for each in self.texts('.mark-line[data-level="notable"] title')))
+        self.until(lambda: self.all('.mark-line[data-level="good"]'))
+
+    def test_pauses(self):
+        self.one("#pause").click()
+        self.until(lambda: self.text("#link").startswith("paused at "))
+        before = self.browser.execute_script("return window.requests")
+        self.details("crowded")  # what is selected is shown, once
+        after = self.browser.execute_script("return window.requests")
+        self.assertLessEqual(after, before + 2)
+        self.assertTrue(self.text("#link").startswith("paused at "))
+        self.one("#pause").click()
+        self.until(lambda: self.text("#link") == "live")
+        self.until(lambda: self.browser.execute_script("return window.requests") > after + 2)
+
     def test_is_a_table_for_screen_readers(self):
         for width, phone in ((1280, False), (360, True)):
             self.look_at(width, 900, phone=phone)
@@ -378,7 +443,8 @@ class Overview(Page):
         asked = self.browser.execute_script("""
             return performance.getEntriesByType("resource").filter(
               (each) => each.name.includes("/state")).at(-1).name""")
-        self.assertTrue(asked.endswith("&details="), asked)
+        self.assertTrue(asked.endswith("?step=1&since=0&details=") or
+                        asked.endswith("&details="), asked)
 
     def test_z_takes_screenshots(self):
         """One of the last tests, so that there is data."""

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "watch/history.hpp"
+
 namespace cenote::detail {
 namespace {
 
@@ -108,10 +110,14 @@ TEST(dashboard_request, finds_the_pools_whose_details_are_wanted) {
     EXPECT_TRUE(none.details->empty());
     auto some = parsed(read.to("/state?details=7,12&since=3"));
     EXPECT_EQ(some.since, 3);
+    EXPECT_EQ(some.step, 1);
+    for (std::uint64_t step : history::steps)
+        EXPECT_EQ(parsed(read.to("/state?since=3&step=" + std::to_string(step))).step, step);
     EXPECT_EQ(some.details, (std::vector<std::uint64_t>{7, 12}));
     for (const char* bad : {"/state?details=1,", "/state?details=,1", "/state?details=1,,2",
                             "/state?details=a", "/state?details=1&details=2", "/state?details=1&",
-                            "/state?&details=1", "/state?details=-1", "/state?details=1;since=2"})
+                            "/state?&details=1", "/state?details=-1", "/state?step=0",
+                            "/state?step=13", "/state?step=1&step=12", "/state?details=1;since=2"})
         EXPECT_EQ(status_of(read.to(bad)), 400) << bad;
 }
 

@@ -56,6 +56,50 @@ TEST(dashboard_history, keeps_five_minutes) {
     EXPECT_EQ(all.at("granted").at(299).to_number<int>(), 1000);
 }
 
+TEST(dashboard_history, keeps_an_hour_and_a_day_in_coarser_samples) {
+    history h;
+    constexpr std::uint64_t two_days = 2 * 86'400;
+    for (std::uint64_t second = 1; second <= two_days; ++second)
+        h.add(second, {.granted = static_cast<double>(second % 12),
+                       .leased = second % 2 == 0 ? 4.0 : 2.0,
+                       .max = 8,
+                       .waiting = second % 12 == 5 ? 7.0 : 0.0,
+                       .wait_p99 = second % 12 == 3 ? 0.5 : 0.1});
+    for (std::uint64_t step : history::steps) {
+        auto all = parsed(h.json(0, step));
+        EXPECT_EQ(all.at("step"), step);
+        EXPECT_EQ(all.at("granted").as_array().size(), history::size_max) << "also after two days";
+        EXPECT_EQ(all.at("first"), (two_days + 1) / step - history::size_max) << step;
+        if (step == 1) continue;
+        EXPECT_EQ(all.at("granted").at(7).to_number<double>(), 5.5) << "the mean";
+        EXPECT_EQ(all.at("leased").at(7).to_number<double>(), 3) << "the mean";
+        EXPECT_EQ(all.at("max").at(7), 8);
+        EXPECT_EQ(all.at("waiting").at(7).to_number<double>(), 7) << "the worst";
+        EXPECT_EQ(all.at("wait_p99").at(7).to_number<double>(), 0.5) << "the worst";
+        EXPECT_TRUE(all.at("hold_p99").at(7).is_number());
+    }
+}
+
+TEST(dashboard_history, sends_coarse_samples_once_and_when_they_are_complete) {
+    history h;
+    auto count = [&](std::uint64_t since) {
+        return parsed(h.json(since, 12)).at("granted").as_array().size();
+    };
+    for (std::uint64_t second = 5; second <= 10; ++second) h.add(second, {.granted = 6});
+    EXPECT_EQ(count(0), 0U) << "the sample of seconds 0 to 11 is not complete";
+    h.add(11, {.granted = 6});
+    EXPECT_EQ(count(0), 1U);
+    EXPECT_EQ(count(10), 1U);
+    EXPECT_EQ(count(11), 0U) << "the client has it";
+    auto all = parsed(h.json(0, 12));
+    EXPECT_EQ(all.at("first"), 0);
+    EXPECT_EQ(all.at("granted").at(0).to_number<double>(), 6) << "of the seconds that were seen";
+    for (std::uint64_t second = 12; second <= 30; ++second) h.add(second, {});
+    EXPECT_EQ(count(11), 1U);
+    EXPECT_EQ(parsed(h.json(11, 12)).at("first"), 1);
+    EXPECT_EQ(count(1000), 0U);
+}
+
 TEST(dashboard_history, says_what_the_last_seconds_were_like) {
     history h;
     recent none = h.recently();
