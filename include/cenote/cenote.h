@@ -189,7 +189,7 @@ enum {
     CENOTE_EVENT_PROBE_FAILED = 7, /* `cause`, `text` */
     CENOTE_EVENT_RESET_FAILED = 8, /* `cause`, `text` */
     CENOTE_EVENT_CLOSED = 9,
-    CENOTE_EVENT_EXHAUSTED = 10,       /* an acquire will be refused; `code` */
+    CENOTE_EVENT_EXHAUSTED = 10,       /* an acquire will be refused; `code`, `took`, `task` */
     CENOTE_EVENT_LOOP_BLOCKED = 11,    /* never in pools of the C API */
     CENOTE_EVENT_NESTED_ACQUIRE = 12,  /* a thread that holds a lease waits for another */
     CENOTE_EVENT_LEAK_SUSPECTED = 13,  /* a lease exceeds leak_after; `took`, `task` */
@@ -197,7 +197,8 @@ enum {
     CENOTE_EVENT_PAUSED = 15,
     CENOTE_EVENT_RESUMED = 16,
     CENOTE_EVENT_CLOSING = 17,
-    CENOTE_EVENT_CLOSED_POOL = 18
+    CENOTE_EVENT_CLOSED_POOL = 18,
+    CENOTE_EVENT_WAITED = 19 /* an acquire that had to wait was granted; `took`, `task` */
 };
 
 typedef int32_t cenote_retire_reason;
@@ -234,7 +235,8 @@ typedef struct cenote_event {
 } cenote_event;
 
 /* Bits for cenote_observer.wants. ACQUIRED and RELEASED are expensive: a pool that reports every
- * lease takes its lock for every lease. */
+ * lease takes its lock for every lease. Later versions may report kinds with greater numbers to an
+ * observer that wants all. */
 #define CENOTE_WANTS(kind) (UINT64_C(1) << (kind))
 #define CENOTE_WANTS_ALL UINT64_MAX
 #define CENOTE_WANTS_ALL_BUT_LEASES \

@@ -11,6 +11,7 @@
 #include "cenote/breaker.hpp"
 #include "cenote/error.hpp"
 #include "cenote/stats.hpp"
+#include "cenote/trace_context.hpp"
 
 namespace cenote {
 
@@ -27,7 +28,8 @@ enum class event_kind : std::uint8_t {
     probe_failed,     ///< A probe returned false, threw or timed out; `cause` if it threw.
     reset_failed,     ///< A reset threw or timed out; `cause` if it threw.
     closed,           ///< A resource was closed; `cause` if its close threw.
-    exhausted,        ///< An acquire is about to be refused; `error`, `now`.
+    exhausted,        ///< An acquire is about to be refused; `error`, `now`, `took`: how long it
+                      ///< has waited, `at`, `site`, `task`, `trace`.
     loop_blocked,     ///< A thread of the pool's own loop blocks in a call of the pool; `site`.
     nested_acquire,   ///< A thread that holds a lease waits for another one; `site`. If `max`
                       ///< threads do this at the same time, none of them can go on.
@@ -37,8 +39,11 @@ enum class event_kind : std::uint8_t {
     resumed,          ///< The pool was resumed.
     closing,          ///< The pool was closed; leases may still be out.
     closed_pool,      ///< The last resource of a closed pool is gone.
+    waited,           ///< An acquire that had to wait was granted its lease; `took`: the duration
+                      ///< of the wait, `at`, `opened_here`, `site`, `task`, `trace`. An acquire of
+                      ///< several leases has one such event, with its last resource.
 };
-inline constexpr std::size_t event_kind_count = 19;
+inline constexpr std::size_t event_kind_count = 20;
 
 /// The enumerator's name.
 const char* to_string(event_kind kind) noexcept;
@@ -54,9 +59,13 @@ struct event {
     errc error{};                        ///< With `exhausted`.
     const stats* now = nullptr;          ///< With `exhausted`.
     std::exception_ptr cause = nullptr;  ///< What the connector threw, or null.
-    std::source_location site{};         ///< The call that blocks, or that got the lease.
+    std::source_location site{};         ///< The call that blocks, or that acquires.
     const char* task = nullptr;          ///< acquire_options::task, or null.
     breaker_state breaker{};             ///< With `breaker_changed`: the new state.
+    bool opened_here = false;            ///< With `waited`: as lease::opened_here.
+    trace_context trace{};               ///< acquire_options::trace of this very acquire.
+    /// With `waited` and `exhausted`: when the wait ended. It began at `at - took`.
+    std::chrono::steady_clock::time_point at{};
 };
 
 }  // namespace cenote

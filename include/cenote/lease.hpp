@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -53,6 +54,19 @@ public:
     /// The resource; null if the lease is empty.
     T* get() const noexcept CENOTE_LIFETIMEBOUND {
         return resource_ == nullptr ? nullptr : std::addressof(resource_->value);
+    }
+
+    /// How long the acquire waited: from the call until the pool granted the lease. Zero if a
+    /// resource was ready, and for an empty lease. The time until the thread or the coroutine runs
+    /// again is not included.
+    std::chrono::nanoseconds waited() const noexcept {
+        bool known = resource_ != nullptr && resource_->is_from_keeper();
+        return known ? resource_->waited : std::chrono::nanoseconds{0};
+    }
+    /// Whether the acquire waited until this very resource was opened. False for each later lease
+    /// of the resource, for one that was opened before the acquire, and for an empty lease.
+    bool opened_here() const noexcept {
+        return resource_ != nullptr && resource_->is_from_keeper() && resource_->opened_here;
     }
 
     /// Returns the resource now; the lease is then empty. Never throws or allocates, and never

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cenote/trace_context.hpp"
+
 namespace cenote {
 
 class breaker;
@@ -394,6 +396,11 @@ struct acquire_options {
     /// Default: options::leak_after. The pool reports this lease as a leak after this time; with
     /// `forever`, never.
     std::optional<std::chrono::nanoseconds> leak_after = std::nullopt;
+
+    /// Default: no trace. The span in which the acquire happens. Observers get it with the events
+    /// `waited` and `exhausted` of this acquire (event::trace). Set it if the waits are to be seen
+    /// in traces. Costs the copy of 25 bytes.
+    trace_context trace = {};
 };
 
 /// Thrown if an option has an invalid value. `what()` names the option, the value and the rule.

@@ -228,7 +228,7 @@ private:
     friend struct detail::start_acquire_at_home<T>;
     template <class U, class Executor>
     friend boost::asio::awaitable<lease<U>, Executor> detail::await_acquire_at_home(
-        per_executor<U>*, detail::wait_request);
+        per_executor<U>*, detail::wait_request, trace_context);
 
     struct shard {
         const boost::asio::execution_context* context;

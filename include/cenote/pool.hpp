@@ -438,7 +438,8 @@ private:
                 .deadline = detail::gate::deadline_of(how),
                 .stop = how.stop.token(),
                 .site = at,
-                .terms = terms};
+                .terms = terms,
+                .trace = detail::gate::trace_of(how)};
     }
 
     lease<T> wait(const detail::acquire_request& request) {

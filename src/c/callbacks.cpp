@@ -34,7 +34,8 @@ static_assert(static_cast<int>(event_kind::paused) == CENOTE_EVENT_PAUSED);
 static_assert(static_cast<int>(event_kind::resumed) == CENOTE_EVENT_RESUMED);
 static_assert(static_cast<int>(event_kind::closing) == CENOTE_EVENT_CLOSING);
 static_assert(static_cast<int>(event_kind::closed_pool) == CENOTE_EVENT_CLOSED_POOL);
-static_assert(event_kind_count == CENOTE_EVENT_CLOSED_POOL + 1);
+static_assert(static_cast<int>(event_kind::waited) == CENOTE_EVENT_WAITED);
+static_assert(event_kind_count == CENOTE_EVENT_WAITED + 1);
 
 cenote_failure empty_failure() noexcept {
     cenote_failure failure{};

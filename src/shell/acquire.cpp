@@ -42,7 +42,7 @@ bool draw_ticket(core::machine& machine, instant now, detail::waiter& who) {
 }
 
 void note_answer(keeper& k, const core::answer& a, detail::waiter& who) CENOTE_REQUIRES(k.lock) {
-    who.place = std::bit_cast<std::uint64_t>(a.waiter);
+    if (a.what == core::answer::kind::waiting) who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
     if (a.nested && k.events.wants(event_kind::nested_acquire))
         k.events.add({.kind = event_kind::nested_acquire, .pool = k.name(), .site = who.site});
@@ -260,6 +260,7 @@ bool acquire(keeper& k, const detail::acquire_request& request, std::span<resour
     thread_waiter me(into);
     me.site = request.site;
     me.wants = request.terms;
+    me.trace = request.trace;
     me.holder = detail::this_thread();
     me.timeout = request.timeout;
     me.deadline = request.deadline;
@@ -283,7 +284,7 @@ bool acquire(keeper& k, const detail::acquire_request& request, std::span<resour
         }
     }
     why = {.error = me.error, .since = me.arrived};
-    k.report_refusal(why.error);
+    k.report_refusal(me);
     return false;
 }
 
@@ -314,12 +315,14 @@ resource* gate::try_acquire(std::source_location site, const lease_terms& terms,
                             std::uint64_t holder) {
     if (this_threads_mark == nullptr) register_this_thread();
     keeper& k = keeper_of(this);
-    shell::borrower who{.site = site, .terms = terms, .holder = holder};
+    shell::borrower who{
+        .site = site, .task = terms.task, .leak_after = terms.leak_after, .holder = holder};
     for (;;) {
         k.ensure_ready();
         resource* got = nullptr;
         k.enter_with_room([&](instant now) CENOTE_REQUIRES(k.lock) {
             shell::notice_suspension_before_lending(k, now);
+            who.arrived = now;
             got = k.lane.take(now);
             if (got != nullptr) return k.leases.taken(now, got, who, k.lane.is_swept());
             if (auto slot = k.machine.try_acquire(now, k.out)) {

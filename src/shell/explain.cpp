@@ -141,11 +141,14 @@ void gate::fail(const refusal& why, bool queues, std::size_t wanted) {
                      std::make_shared<const stats>(read()));
 }
 
-void gate::report_refusal(errc why) noexcept {
-    shell::event_queue& events = keeper_of(this).events;
-    if (!events.wants(event_kind::exhausted)) return;
-    stats now = read();
-    events.deliver_now({.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
+void gate::report_refusal(const waiter& who) noexcept {
+    shell::keeper& k = keeper_of(this);
+    if (!k.events.wants(event_kind::exhausted)) return;
+    stats counts = read();
+    event what = k.event_of(event_kind::exhausted, who, k.now());
+    what.error = who.error;
+    what.now = &counts;
+    k.events.deliver_now(what);
 }
 
 }  // namespace cenote::detail

@@ -155,6 +155,7 @@ void keeper::dispatch(instant now, const action& a, pending_actions& todo) noexc
         w->got = calls.in(a.slot);
         granted(now, w->got, borrower_of(*w));
         if (w->wants_several && !static_cast<thread_waiter*>(w)->add(w->got)) return;
+        if (events.wants(event_kind::waited) && w->was_in_line()) report_wait(now, *w, a.slot);
         if (w->asynchronous && before_acquire_may_block_) return calls.add_check(*w);
     } else {
         if (w->withdrawn) return;
@@ -166,6 +167,24 @@ void keeper::dispatch(instant now, const action& a, pending_actions& todo) noexc
 void keeper::granted(instant now, resource* r, const borrower& who) {
     leases.granted(now, r, who, lane.is_swept());
     lane.sweep_by(machine.look(r->slot).expires_at);
+}
+
+void keeper::report_wait(instant now, const detail::waiter& who, core::slot_id granted) {
+    event e = event_of(event_kind::waited, who, now);
+    e.resource = machine.look(granted).resource;
+    e.opened_here = who.got->opened_here;
+    events.add(e);
+}
+
+event keeper::event_of(event_kind kind, const detail::waiter& who, instant now) const {
+    instant ended = std::max(now, who.arrived);  // the clock may be read by another thread
+    return {.kind = kind,
+            .pool = name_,
+            .took = ended - who.arrived,
+            .site = who.site,
+            .task = who.wants.task,
+            .trace = who.trace == nullptr ? trace_context{} : *who.trace,
+            .at = ended};
 }
 
 void keeper::queue_event(const action& a) {

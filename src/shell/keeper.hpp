@@ -156,6 +156,9 @@ public:
                            const std::optional<core::duration>& held, std::uint64_t thread = 0)
         CENOTE_REQUIRES(lock);
 
+    /// About a wait that has ended at `now`, for observers.
+    event event_of(event_kind kind, const detail::waiter& who, core::instant now) const;
+
     // Connector calls.
 
     bool has_jobs() const CENOTE_REQUIRES(lock) {
@@ -232,6 +235,8 @@ private:
         CENOTE_REQUIRES(lock);
     void after_settling(core::instant now, pending_actions& todo) noexcept CENOTE_REQUIRES(lock);
     void queue_event(const core::action& a) CENOTE_REQUIRES(lock);
+    void report_wait(core::instant now, const detail::waiter& who, core::slot_id granted)
+        CENOTE_REQUIRES(lock);
 
     /// What this thread is carrying out, for the innermost pool.
     static constinit thread_local pending_actions* carried_out_here;

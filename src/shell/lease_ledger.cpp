@@ -44,11 +44,13 @@ void lease_ledger::grow(std::size_t count) {
 
 void lease_ledger::granted(instant now, resource* r, const borrower& who, bool swept) {
     constexpr std::uint64_t unlimited = forever;
+    const core::slot& s = machine_.look(r->slot);
     std::uint64_t so_far = hits(r);
-    std::uint64_t left = max_uses_ - machine_.look(r->slot).uses;
+    std::uint64_t left = max_uses_ - s.uses;
     std::uint64_t limit = left > unlimited - so_far ? unlimited : so_far + left;
     r->seen->limit.store(limit, std::memory_order_relaxed);
-    write_trace(*r->seen, now, who.site, who.terms, who.holder);
+    write_trace(*r->seen, now, who.site, who.task, who.leak_after, who.holder);
+    write_wait(r, now, who, was_opened_for(s, who));
     entry& e = entries_[r->slot];
     ++e.grants;
     e.hits_known = e.hits = so_far;
@@ -58,15 +60,21 @@ void lease_ledger::granted(instant now, resource* r, const borrower& who, bool s
 
 void lease_ledger::taken(instant now, resource* r, const borrower& who, bool swept) {
     r->seen->hits.store(hits(r) + 1, std::memory_order_release);
-    write_trace(*r->seen, now, who.site, who.terms, who.holder);
+    write_trace(*r->seen, now, who.site, who.task, who.leak_after, who.holder);
+    write_wait(r, now, who, false);
     lease_began(now, who, swept);
+}
+
+/// Its first lease, by a borrower that was in line when it was opened.
+bool lease_ledger::was_opened_for(const core::slot& s, const borrower& who) {
+    return s.uses == 1 && who.was_in_line && s.idle_since >= who.arrived;
 }
 
 void lease_ledger::lease_began(instant now, const borrower& who, bool swept) {
     // Without other leases and sweeps, no earlier inspection is needed.
     bool alone = machine_.count(core::slot_state::leased) == 1;
     if (alone && !swept) leaks_.begin_look();
-    leaks_.lent(now, who.terms.leak_after);
+    leaks_.lent(now, who.leak_after);
 }
 
 // Who has which lease.

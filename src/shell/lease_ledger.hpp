@@ -25,14 +25,19 @@
 
 namespace cenote::shell {
 
-/// A borrower, as the trace of its lease shows it.
+/// A borrower, as its lease shows it.
 struct borrower {
     std::source_location site;
-    detail::lease_terms terms;
+    const char* task = nullptr;
+    core::duration leak_after{};  // as in detail::lease_terms
     std::uint64_t holder = 0;
+    core::instant arrived{};
+    bool was_in_line = false;
 };
 
-inline borrower borrower_of(const detail::waiter& w) { return {w.site, w.wants, w.holder}; }
+inline borrower borrower_of(const detail::waiter& w) {
+    return {w.site, w.wants.task, w.wants.leak_after, w.holder, w.arrived, w.was_in_line()};
+}
 
 class lease_ledger {
 public:
@@ -141,7 +146,15 @@ private:
     };
 
     static void write_trace(detail::trace& seen, core::instant now, std::source_location site,
-                            const detail::lease_terms& terms, std::uint64_t holder);
+                            const char* task, core::duration leak_after, std::uint64_t holder);
+    /// What lease::waited and lease::opened_here say.
+    static void write_wait(detail::resource* r, core::instant now, const borrower& who,
+                           bool opened_here) {
+        r->waited = now - who.arrived;
+        r->opened_here = opened_here;
+        r->hits_at_grant = hits(r);
+    }
+    static bool was_opened_for(const core::slot& s, const borrower& who);
     void lease_began(core::instant now, const borrower& who, bool swept);
     std::optional<lease_trace> lease_of(core::slot_id id) const;
     void report_leak(core::instant now, core::slot_id id, const lease_trace& lease);
@@ -164,22 +177,25 @@ private:
 // Inline, because every hand-over calls them.
 
 inline void lease_ledger::write_trace(detail::trace& seen, core::instant now,
-                                      std::source_location site, const detail::lease_terms& terms,
-                                      std::uint64_t holder) {
+                                      std::source_location site, const char* task,
+                                      core::duration leak_after, std::uint64_t holder) {
     seen.site.store(site, std::memory_order_relaxed);
     seen.leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-    seen.task.store(terms.task, std::memory_order_relaxed);
-    seen.leak_after.store(terms.leak_after.count(), std::memory_order_relaxed);
+    seen.task.store(task, std::memory_order_relaxed);
+    seen.leak_after.store(leak_after.count(), std::memory_order_relaxed);
     seen.holder.store(holder, std::memory_order_relaxed);
 }
 
-/// Without a hit since the grant there was no put either, so the entry's hits and puts stay valid.
+/// Without a hit since the grant there was no put either, so the entry's hits and puts stay valid,
+/// and so does hits_at_grant.
 inline bool lease_ledger::passed_on(core::instant now, detail::resource* r, std::uint64_t uses,
                                     const detail::waiter& to) {
     constexpr std::uint64_t unlimited = forever;
     if (uses != 0 || max_uses_ != unlimited) return false;
     ++entries_[r->slot].grants;
-    write_trace(*r->seen, now, to.site, to.wants, to.holder);
+    write_trace(*r->seen, now, to.site, to.wants.task, to.wants.leak_after, to.holder);
+    r->waited = now - to.arrived;
+    r->opened_here = false;
     leaks_.lent(now, to.wants.leak_after);
     return true;
 }

@@ -62,7 +62,7 @@ void coroutine_waiter::refuse() {
     };
     [[maybe_unused]] at_end drops{*this};
     if (way_->rethrow != nullptr) way_->rethrow(room_);
-    gate_->report_refusal(error);
+    gate_->report_refusal(*this);
     if (error_to_ == nullptr) gate_->fail({error, arrived}, wants.queues);
     *error_to_ = error;
 }

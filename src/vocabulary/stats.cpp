@@ -99,7 +99,7 @@ const char* to_string(event_kind kind) noexcept {
         "opened",    "open_failed",  "acquired",       "released",       "discarded",
         "detached",  "retired",      "probe_failed",   "reset_failed",   "closed",
         "exhausted", "loop_blocked", "nested_acquire", "leak_suspected", "breaker_changed",
-        "paused",    "resumed",      "closing",        "closed_pool"};
+        "paused",    "resumed",      "closing",        "closed_pool",    "waited"};
     return names[static_cast<std::size_t>(kind)];
 }
 

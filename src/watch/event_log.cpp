@@ -35,6 +35,7 @@ const char* level_of(event_kind kind, const std::string& subject) {
         case event_kind::released:
         case event_kind::detached:
         case event_kind::retired:
+        case event_kind::waited:
         case event_kind::closed_pool: break;
     }
     return "plain";
@@ -48,7 +49,8 @@ std::string time_text(system_clock::time_point at) {
 }
 
 bool event_log::wants(event_kind kind) const {
-    return kind != event_kind::acquired && kind != event_kind::released;
+    return kind != event_kind::acquired && kind != event_kind::released &&
+           kind != event_kind::waited;
 }
 
 void event_log::on_event(const event& what) {

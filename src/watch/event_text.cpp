@@ -56,6 +56,7 @@ std::string event_subject(const event& what) {
         case event_kind::exhausted: return make_error_code(what.error).message();
         case event_kind::loop_blocked:
         case event_kind::nested_acquire: return vocabulary::text_of(what.site);
+        case event_kind::waited:
         case event_kind::leak_suspected: return vocabulary::text_of(what.site) + quoted(what.task);
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::retired: return to_string(what.why);
@@ -107,6 +108,9 @@ std::string event_text(const event& what, const std::string& subject) {
         case event_kind::resumed: return "resumed";
         case event_kind::closing: return "closing";
         case event_kind::closed_pool: return "closed, nothing is left";
+        case event_kind::waited:
+            return subject + " waited " + text_of(what.took) + " for " + it +
+                   (what.opened_here ? ", which was opened meanwhile" : "");
     }
     return to_string(what.kind);
 }

@@ -28,7 +28,8 @@ constexpr std::size_t subjects_max = 4;
 level_enum level_of(event_kind kind) {
     switch (kind) {
         case event_kind::acquired:
-        case event_kind::released: return level_enum::trace;
+        case event_kind::released:
+        case event_kind::waited: return level_enum::trace;
         case event_kind::discarded:
         case event_kind::detached:
         case event_kind::retired: return level_enum::debug;

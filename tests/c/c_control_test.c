@@ -187,7 +187,7 @@ typedef struct diary {
 static void record(void* context, const cenote_event* what) {
     diary* d = context;
     CHECK(what->size == sizeof *what);
-    CHECK(what->kind <= CENOTE_EVENT_CLOSED_POOL);
+    CHECK(what->kind <= CENOTE_EVENT_WAITED);
     CHECK(strcmp(what->pool, "watched") == 0);
     if (what->kind == CENOTE_EVENT_OPEN_FAILED) {
         d->cause_of_open = what->cause;
@@ -227,6 +227,7 @@ static void reports_events(void) {
     CHECK_OK(cenote_acquire_with(d.pool, &how, &lease, NULL, NULL));
     WAIT_UNTIL(d.of[CENOTE_EVENT_LEAK_SUSPECTED] >= 1);
     CHECK(d.task);
+    CHECK(d.of[CENOTE_EVENT_WAITED] == 1);
     CHECK_OK(cenote_retire_all(d.pool));
     CHECK_OK(cenote_release(lease));
     WAIT_UNTIL(d.of[CENOTE_EVENT_RETIRED] == 1);

@@ -11,6 +11,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "cenote/per_executor.hpp"
 #include "cenote/pool.hpp"
 #include "cenote/testing.hpp"
+#include "cenote/trace_context.hpp"
 #include "cenote/unit_of_work.hpp"
 
 using namespace std::chrono_literals;
@@ -144,6 +146,11 @@ void acquire_options(cenote::pool<session>& pool, std::stop_token token, std::er
                      std::chrono::steady_clock::time_point deadline) {
     auto conn = pool.acquire({.timeout = 100ms, .task = "checkout"});
     auto next = pool.acquire({.deadline = deadline, .stop = token}, error);
+}
+
+void traces(cenote::pool<session>& pool, std::string_view header) {
+    auto from = cenote::trace_context::parse(header).value_or(cenote::trace_context{});
+    auto conn = pool.acquire({.trace = from});
 }
 
 void pool() {

@@ -61,7 +61,8 @@ READ_SUFFIXES = CPP_SUFFIXES + (".h", ".c", ".py", ".go", ".rs", ".java", ".js",
 # folder below src, or the folder at the top. The public headers are six groups: the vocabulary of
 # all rooms, what needs Boost.Asio, what needs spdlog, what is about servers, what is for services,
 # and the rest, which is about the pool.
-VOCABULARY = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
+VOCABULARY = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp",
+              "trace_context.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp",
         "detail/asio_wait.hpp", "detail/async_connector.hpp", "detail/per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)

@@ -63,7 +63,8 @@ struct lease_ledger_test : testing::Test {
     static borrower borrower_at(const char* task = nullptr, std::uint64_t thread = 0,
                                 std::chrono::nanoseconds leak_after = 0s) {
         return {.site = std::source_location::current(),
-                .terms = {.task = task, .leak_after = leak_after},
+                .task = task,
+                .leak_after = leak_after,
                 .holder = thread};
     }
     void grant(thing& r, const borrower& to = borrower_at(), bool swept = false) {

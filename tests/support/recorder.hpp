@@ -63,7 +63,7 @@ public:
         using enum cenote::event_kind;
         return kind != exhausted && kind != loop_blocked && kind != nested_acquire &&
                kind != breaker_changed && kind != paused && kind != resumed && kind != closing &&
-               kind != closed_pool;
+               kind != closed_pool && kind != waited;  // that one is about an acquire
     }
 
     /// Called after each event was recorded. Set it before the pool is created.

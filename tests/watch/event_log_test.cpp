@@ -34,6 +34,7 @@ TEST(event_log, wants_no_event_that_costs_the_fast_lane) {
     event_log c;
     EXPECT_FALSE(c.wants(event_kind::acquired));
     EXPECT_FALSE(c.wants(event_kind::released));
+    EXPECT_FALSE(c.wants(event_kind::waited));
     EXPECT_TRUE(c.wants(event_kind::leak_suspected));
 }
 

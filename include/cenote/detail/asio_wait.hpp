@@ -152,6 +152,7 @@ public:
         if (slot.is_connected()) slot.clear();
         stop_.reset();  // before the keeper may be gone
         acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, left};
+        if (what == wait_target::lease && got == nullptr && !failure_) gate_->report_refusal(*this);
         auto work = std::move(work_);
         struct forgets {
             gate* kept;
@@ -215,6 +216,7 @@ private:
         timeout = request.timeout;
         deadline = request.deadline;
         wants = request.terms;
+        trace = kept_trace_.keep(request.trace);
         if (request.stop) stop_.emplace(request.stop.token());
     }
     ~acquire_operation() override = default;
@@ -260,6 +262,7 @@ private:
     Handler handler_;
     asio::executor_work_guard<executor> work_;
     asio::io_context* loop_;
+    kept_trace kept_trace_;
     alignas(void*) std::byte post_room_[post_room_size];
 };
 
@@ -289,13 +292,9 @@ template <class T>
 struct tell_lease {
     template <class Handler>
     void operator()(Handler&& handler, acquire_answer& answer) const {
-        if (answer.error.category() == pool_category())
-            from->report_refusal(static_cast<errc>(answer.error.value()));
         std::forward<Handler>(handler)(boost::system::error_code(answer.error),
                                        lease_maker::of<T>(answer.got));
     }
-
-    gate* from;
 };
 
 /// (error_code, leases still out).
@@ -327,19 +326,27 @@ struct start_telling {
     Tell tell;
 };
 
+/// The trace of a request that may be stored and run later, when it refers to it no longer.
+inline trace_context trace_in(const wait_request& request) noexcept {
+    return request.trace == nullptr ? trace_context{} : *request.trace;
+}
+
 /// Starts an acquire whose handler takes (error_code, lease<T>).
 template <class T>
 struct start_acquire {
     template <class Handler>
     void operator()(Handler&& handler, wait_request request) const {
+        request.trace = trace ? &trace : nullptr;
         if (!request.from->before_acquire_may_block()) {
             if (resource* r = request.from->take(request.site, request.terms, 0)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
             }
         }
-        start_telling<tell_lease<T>>{{request.from}}(std::forward<Handler>(handler), request);
+        start_telling<tell_lease<T>>{}(std::forward<Handler>(handler), request);
     }
+
+    trace_context trace;
 };
 
 /// Whether Asio made this handler for a coroutine that awaits an operation with this signature:
@@ -522,17 +529,25 @@ asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanos
     co_return co_await awaited<T>(request);
 }
 
+template <class T, class Executor>
+asio::awaitable<lease<T>, Executor> await_acquire_in(trace_context trace, wait_request request) {
+    request.trace = &trace;
+    co_return co_await awaited<T>(request);
+}
+
 template <class T, class Token>
 struct acquire_with {
     static auto start(const wait_request& request, Token token) {
         return asio::async_initiate<Token, void(boost::system::error_code, lease<T>)>(
-            start_acquire<T>{}, token, request);
+            start_acquire<T>{trace_in(request)}, token, request);
     }
 };
 
 template <class T, class Executor>
 struct acquire_with<T, asio::use_awaitable_t<Executor>> {
     static auto start(const wait_request& request, const asio::use_awaitable_t<Executor>&) {
+        if (request.trace != nullptr) [[unlikely]]
+            return await_acquire_in<T, Executor>(*request.trace, request);
         return await_acquire<T, Executor>(request.from, request.timeout, request.deadline,
                                           request.site, request.terms, request.stop);
     }

@@ -92,6 +92,7 @@ protected:
         deadline = request.deadline;
         timeout = request.timeout;
         asynchronous = true;
+        trace = kept_trace_.keep(request.trace);
         if (request.stop) [[unlikely]]
             stop_with(request.stop.token());
     }
@@ -104,6 +105,7 @@ protected:
         deadline = other.deadline;
         timeout = other.timeout;
         asynchronous = true;
+        trace = kept_trace_.keep(other.trace);
         if (other.way_->move != nullptr) other.way_->move(room_, other.room_);
         way_ = other.way_;
     }
@@ -223,6 +225,7 @@ private:
     bool waiting_ = false;          // and will be resumed through its handle
     std::atomic<bool> handed_over_{false};
     process_number waits_in_;  // set when it waits
+    kept_trace kept_trace_;
 };
 
 /// Resumes the coroutine on this thread, or leaves it to the resume loop further up on this stack.

@@ -34,6 +34,7 @@ struct acquire_request {
     std::stop_token stop{};
     std::source_location site{};
     lease_terms terms{};
+    const trace_context* trace = nullptr;
 };
 
 /// Why an acquire by a thread got nothing.
@@ -105,8 +106,8 @@ public:
     /// Throws the exception for `why`, with an explaining text. `queues`: whether the caller would
     /// have waited for other leases to end.
     [[noreturn]] void fail(const refusal& why, bool queues = true, std::size_t wanted = 1);
-    /// Tells observers of a refusal.
-    void report_refusal(errc why) noexcept;
+    /// Tells observers that `who` is refused.
+    void report_refusal(const waiter& who) noexcept;
 
     // Waiters that are not threads (acquire_async.cpp).
 
@@ -144,11 +145,15 @@ public:
         if (o.deadline && !o.timeout) return until_deadline;
         return std::max(o.timeout.value_or(acquire_timeout_), at_once);
     }
+    static const trace_context* trace_of(const acquire_options& o) noexcept {
+        return o.trace ? &o.trace : nullptr;
+    }
     static instant deadline_of(const acquire_options& o) noexcept {
         return o.deadline.value_or(no_deadline);
     }
     wait_request request_of(const acquire_options& o, std::source_location site) noexcept {
-        return {this, wait_target::lease, timeout_of(o), deadline_of(o), site, terms_of(o), o.stop};
+        return {this, wait_target::lease, timeout_of(o), deadline_of(o),
+                site, terms_of(o),        o.stop,        trace_of(o)};
     }
     wait_request request_of(std::source_location site) noexcept {
         return {this, wait_target::lease, acquire_timeout_, no_deadline, site};

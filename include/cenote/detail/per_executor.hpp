@@ -56,18 +56,24 @@ struct start_acquire_at_home {
         if (resource* r = from->steal_for(request))
             return asio::post(asio::append(std::forward<Handler>(handler),
                                            boost::system::error_code(), lease_maker::of<T>(r)));
-        start_acquire<T>{}(std::forward<Handler>(handler), request);
+        start_acquire<T>{trace}(std::forward<Handler>(handler), request);
     }
 
     per_executor<T>* from;
+    trace_context trace;
 };
 
 template <class T, class Executor>
 asio::awaitable<lease<T>, Executor> await_acquire_at_home(per_executor<T>* from,
-                                                          wait_request request) {
+                                                          wait_request request,
+                                                          trace_context trace) {
     Executor home = co_await asio::this_coro::executor;
     request.from = from->gate_on(home);
     if (resource* r = from->steal_for(request)) co_return lease_maker::of<T>(r);
+    if (trace) {
+        lease<T> got = co_await await_acquire_in<T, Executor>(trace, request);
+        co_return got;
+    }
     lease<T> got = co_await await_acquire<T, Executor>(
         request.from, request.timeout, request.deadline, request.site, request.terms, request.stop);
     co_return got;
@@ -134,7 +140,7 @@ template <class T, class Token>
 struct acquire_at_home_with {
     static auto start(per_executor<T>* from, const wait_request& request, Token token) {
         return asio::async_initiate<Token, void(boost::system::error_code, lease<T>)>(
-            start_acquire_at_home<T>{from}, token, request);
+            start_acquire_at_home<T>{from, trace_in(request)}, token, request);
     }
 };
 
@@ -142,7 +148,7 @@ template <class T, class Executor>
 struct acquire_at_home_with<T, asio::use_awaitable_t<Executor>> {
     static auto start(per_executor<T>* from, const wait_request& request,
                       const asio::use_awaitable_t<Executor>&) {
-        return await_acquire_at_home<T, Executor>(from, request);
+        return await_acquire_at_home<T, Executor>(from, request, trace_in(request));
     }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <source_location>
@@ -59,7 +60,18 @@ struct alignas(64) resource {  // on a shared line, neighbors would slow down ea
     // Guarded by the keeper's lock. Bits: a small T then fits on the same cache line.
     bool busy : 1 = false;    // a worker is in a connector's call on it
     bool orphan : 1 = false;  // its slot has gone on without it: close it, then free it
+
+    // Of the last lease that the keeper granted, written before the lease begins. A lease from the
+    // shelf writes nothing here: it counts a hit, and by that the two no longer apply.
+    bool opened_here = false;  // the acquire waited until the resource was opened
     resource* next_orphan = nullptr;
+    std::chrono::nanoseconds waited{};
+    std::uint64_t hits_at_grant = 0;
+
+    /// Whether the present lease is the one that the keeper granted.
+    bool is_from_keeper() const noexcept {
+        return hits_at_grant == seen->hits.load(std::memory_order_relaxed);
+    }
 };
 
 template <class T>

@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <source_location>
 
 #include "cenote/detail/process.hpp"
 #include "cenote/error.hpp"
 #include "cenote/options.hpp"
+#include "cenote/trace_context.hpp"
 
 namespace cenote::detail {
 
@@ -44,6 +46,7 @@ struct wait_request {
     std::source_location site;
     lease_terms terms = {};
     stop_reference stop = {};
+    const trace_context* trace = nullptr;  // null: none; a waiter copies it
 };
 
 /// Lives on the waiting thread's stack, in a coroutine's frame or in an Asio operation until
@@ -85,12 +88,39 @@ public:
 
     std::chrono::steady_clock::time_point deadline = no_deadline;
     std::chrono::nanoseconds timeout{-1};  // not negative: limits the deadline on arrival
-    std::uint64_t place = nowhere;         // in the line: a core::waiter_id
+    std::uint64_t place = nowhere;         // in the line, the last one: a core::waiter_id
+    const trace_context* trace = nullptr;  // acquire_options::trace, if there is one
+
+    /// Whether this acquire has been in line.
+    bool was_in_line() const noexcept { return place != nowhere; }
 
 protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
     waiter() = default;
+};
+
+/// The trace of a waiter that outlives the call that made it. Without one it costs nothing but its
+/// place: traces are rare.
+class kept_trace {
+public:
+    // Not initialized.
+    kept_trace() noexcept {}  // NOLINT(modernize-use-equals-default)
+    kept_trace(const kept_trace&) = delete;
+    kept_trace& operator=(const kept_trace&) = delete;
+    ~kept_trace() = default;
+
+    /// A copy of the trace; null for null.
+    const trace_context* keep(const trace_context* from) noexcept {
+        if (from == nullptr) [[likely]]
+            return nullptr;
+        return ::new (static_cast<void*>(&it_)) trace_context(*from);
+    }
+
+private:
+    union {
+        trace_context it_;
+    };
 };
 
 }  // namespace cenote::detail
