@@ -28,6 +28,7 @@
 #include "cenote/sql_connection.hpp"
 #include "cenote/sql_many.hpp"
 #include "cenote/stats.hpp"
+#include "cenote/trace_context.hpp"
 
 namespace cenote {
 
@@ -118,6 +119,17 @@ struct database_options {
     /// the connection would find that change. Scopes are reset in any case. SQLite reports every
     /// change.
     bool trust_statements = false;
+
+    /// Default false. If true, the statements of a sampled trace (use_options::trace,
+    /// acquire_options::trace) end with its traceparent as an SQL comment. The server shows it in
+    /// its logs and its list of sessions. Set it to find the statements of a request at the server.
+    /// BEGIN, COMMIT and savepoints get no comment, nor do statements with SQLite, which has no
+    /// server.
+    ///
+    /// Costs the statement cache for these statements: the server parses each of them, because each
+    /// has another text. They are not kept and displace no kept statement. Statements without a
+    /// sampled trace run as before. docs/guide/traces.md shows a way that keeps the cache.
+    bool trace_comments = false;
 };
 
 /// A setting of a session, by name.
@@ -164,6 +176,9 @@ struct use_options {
 
     /// Default none. More settings, for a list whose length is known at run time.
     std::span<const setting> setting_list = {};
+
+    /// Default: see acquire_options::trace. See also database_options::trace_comments.
+    trace_context trace = {};
 };
 
 /// The text of a statement, and the place in the program where it was passed. Converts implicitly

@@ -286,6 +286,7 @@ prepared* session::kept(std::string_view text) {
 
 void session::keep_latest(std::string_view text) {
     if (!kept_.on() || latest_ == nullptr || changed_by_latest_) return;
+    if (connector_detail::has_trace_comment(text)) return;
     auto gone = kept_.add(std::string(text), std::move(latest_));
     if (gone) closable_.push_back(std::move(*gone));
 }

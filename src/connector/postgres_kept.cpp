@@ -174,6 +174,7 @@ void kept_execution::begin_execution() {
     // In a failed transaction the server accepts only its end.
     if (!with().kept().on() || with().transaction_failed()) return execute();
     if (!with().parse_settings_unchanged() || with().names_in_flux()) return execute();
+    if (connector_detail::has_trace_comment(text_)) return execute();
     if (fitness_of(text_, parameters_, {}) != fitness::fits) return execute();
     key_ = text_;
     if (std::ranges::any_of(parameters_, is_declared))

@@ -512,7 +512,8 @@ void session::perform(std::string_view text, std::span<const sql::parameter> par
                       sql::row_sink& to) {
     limit time(*this);
     set_up_lease();
-    if (kept_.on()) return perform_kept(text, parameters, to);
+    if (kept_.on() && !connector_detail::has_trace_comment(text))
+        return perform_kept(text, parameters, to);
     compiled s = compile(text);
     collect(s, parameters, to);
 }

@@ -11,6 +11,14 @@
 
 namespace cenote::connector_detail {
 
+/// Whether a text ends with a comment that has a traceparent (trace_context::sql_comment). Each run
+/// has another one, so the statement is not kept: it would displace those that come again.
+inline bool has_trace_comment(std::string_view text) noexcept {
+    if (!text.ends_with("*/")) return false;
+    std::size_t comment = text.rfind("/*");
+    return comment != text.npos && text.find("traceparent='", comment) != text.npos;
+}
+
 /// The cache of one connection. `Kept`: the server's state of one statement.
 template <class Kept>
 class statement_cache {

@@ -352,7 +352,8 @@ database_view database::with(const use_options& how) const {
                             .priority = how.priority,
                             .queue = how.queue,
                             .task = how.task,
-                            .leak_after = how.leak_after};
+                            .leak_after = how.leak_after,
+                            .trace = how.trace};
     bool sets_up = !how.role.empty() || how.settings.size() > 0 || !how.setting_list.empty() ||
                    how.statement_timeout;
     if (!sets_up) return {executor_, acquire};

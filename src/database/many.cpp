@@ -26,7 +26,8 @@ using no_values = std::span<const sql::parameter>;
 class translated_rows final : public value_source {
 public:
     /// Reads the first row. Throws std::invalid_argument if its number of values does not match.
-    translated_rows(dialect to, std::string_view text, value_source& from) : from_(from) {
+    translated_rows(const scope_connection& on, std::string_view text, value_source& from)
+        : from_(from) {
         has_first_ = from.next(values_);
         if (!has_first_) return;
         count_ = values_.size();
@@ -34,8 +35,9 @@ public:
         std::vector<sql::parameter> numbers;
         numbers.reserve(count_);
         for (std::size_t i = 0; i < count_; ++i) numbers.emplace_back(i);
-        placeholders translated(to, text, numbers);
+        placeholders translated(on.dialect(), text, numbers);
         text_ = translated.text();
+        text_ += on.comment();
         if (translated.values().data() == numbers.data()) return;
         for (const sql::parameter& each : translated.values())
             order_.push_back(static_cast<std::size_t>(std::get<std::int64_t>(each.get())));
@@ -77,8 +79,9 @@ private:
 
 class many_work final : public task {
 public:
-    many_work(dialect to, std::string_view text, value_source& from, const sql::many_options& how)
-        : rows_(std::make_shared<translated_rows>(to, text, from)), how_(how) {}
+    many_work(const scope_connection& on, std::string_view text, value_source& from,
+              const sql::many_options& how)
+        : rows_(std::make_shared<translated_rows>(on, text, from)), how_(how) {}
 
     bool empty() const noexcept { return rows_->empty(); }
     std::uint64_t affected() const noexcept { return affected_; }
@@ -99,10 +102,12 @@ private:
 
 class batch_work final : public task {
 public:
-    batch_work(dialect to, const sql::batch& all, const sql::many_options& how) : how_(how) {
+    batch_work(const scope_connection& on, const sql::batch& all, const sql::many_options& how)
+        : how_(how) {
         for (const sql::bound_statement& each : all.statements()) {
-            placeholders translated(to, each.text(), each.parameters());
-            batch_.add_bound(sql::bound_statement(translated.text(), translated.values()));
+            placeholders translated(on.dialect(), each.text(), each.parameters());
+            std::string text = std::string(translated.text()) + on.comment();
+            batch_.add_bound(sql::bound_statement(text, translated.values()));
         }
     }
 
@@ -125,7 +130,8 @@ private:
 template <class Copy>
 class copy_work final : public task {
 public:
-    explicit copy_work(std::string_view text) : text_(text) {}
+    copy_work(const scope_connection& on, std::string_view text)
+        : text_(std::string(text) + on.comment()) {}
 
     Copy copy() { return std::move(copy_); }
 
@@ -142,7 +148,7 @@ public:
 private:
     static constexpr bool is_in = std::is_same_v<Copy, sql::copy_in>;
 
-    std::string_view text_;
+    std::string text_;
     Copy copy_;
 };
 
@@ -265,7 +271,7 @@ private:
 std::uint64_t executor::execute_many(std::string_view text, value_source& rows,
                                      const sql::many_options& how, const call& as) {
     std::shared_ptr<scope_connection> on = connection(as);
-    many_work work(on->dialect(), text, rows, how);
+    many_work work(*on, text, rows, how);
     if (work.empty()) return 0;
     operation o(std::move(on), work, {}, {}, false);
     drive(o);
@@ -277,7 +283,7 @@ asio::awaitable<std::uint64_t> executor::async_execute_many(std::shared_ptr<exec
                                                             std::shared_ptr<value_source> rows,
                                                             sql::many_options how, call as) {
     std::shared_ptr<scope_connection> on = by->connection(as);
-    many_work work(on->dialect(), text, *rows, how);
+    many_work work(*on, text, *rows, how);
     if (work.empty()) co_return 0;
     operation o(std::move(on), work, {}, {}, false);
     co_await async_drive(&o);
@@ -288,7 +294,7 @@ std::vector<sql::result> executor::execute_batch(const sql::batch& all,
                                                  const sql::many_options& how, const call& as) {
     if (all.empty()) return {};
     std::shared_ptr<scope_connection> on = connection(as);
-    batch_work work(on->dialect(), all, how);
+    batch_work work(*on, all, how);
     operation o(std::move(on), work, {}, {}, false);
     drive(o);
     return work.results();
@@ -298,38 +304,42 @@ asio::awaitable<std::vector<sql::result>> executor::async_execute_batch(
     std::shared_ptr<executor> by, sql::batch all, sql::many_options how, call as) {
     if (all.empty()) co_return std::vector<sql::result>();
     std::shared_ptr<scope_connection> on = by->connection(as);
-    batch_work work(on->dialect(), all, how);
+    batch_work work(*on, all, how);
     operation o(std::move(on), work, {}, {}, false);
     co_await async_drive(&o);
     co_return work.results();
 }
 
 sql::copy_in executor::copy_in(std::string_view text, const call& as) {
-    copy_work<sql::copy_in> work(text);
-    operation o(connection(as), work, {}, {}, false);
+    std::shared_ptr<scope_connection> on = connection(as);
+    copy_work<sql::copy_in> work(*on, text);
+    operation o(std::move(on), work, {}, {}, false);
     drive(o);
     return sql::copy_in(std::make_shared<kept_writer>(o.on(), work.copy()));
 }
 
 asio::awaitable<sql::copy_in> executor::async_copy_in(std::shared_ptr<executor> by,
                                                       std::string text, call as) {
-    copy_work<sql::copy_in> work(text);
-    operation o(by->connection(as), work, {}, {}, false);
+    std::shared_ptr<scope_connection> on = by->connection(as);
+    copy_work<sql::copy_in> work(*on, text);
+    operation o(std::move(on), work, {}, {}, false);
     co_await async_drive(&o);
     co_return sql::copy_in(std::make_shared<kept_writer>(o.on(), work.copy()));
 }
 
 sql::copy_out executor::copy_out(std::string_view text, const call& as) {
-    copy_work<sql::copy_out> work(text);
-    operation o(connection(as), work, {}, {}, false);
+    std::shared_ptr<scope_connection> on = connection(as);
+    copy_work<sql::copy_out> work(*on, text);
+    operation o(std::move(on), work, {}, {}, false);
     drive(o);
     return sql::copy_out(std::make_shared<kept_reader>(o.on(), work.copy()));
 }
 
 asio::awaitable<sql::copy_out> executor::async_copy_out(std::shared_ptr<executor> by,
                                                         std::string text, call as) {
-    copy_work<sql::copy_out> work(text);
-    operation o(by->connection(as), work, {}, {}, false);
+    std::shared_ptr<scope_connection> on = by->connection(as);
+    copy_work<sql::copy_out> work(*on, text);
+    operation o(std::move(on), work, {}, {}, false);
     co_await async_drive(&o);
     co_return sql::copy_out(std::make_shared<kept_reader>(o.on(), work.copy()));
 }

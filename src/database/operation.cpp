@@ -76,6 +76,7 @@ need operation::run() {
     switch (what_) {
         case kind::task:
             text_ = statement_->text();
+            if (!on_->comment().empty()) text_ = commented_.assign(text_) += on_->comment();
             values_ = statement_->values();
             return need::task;
         case kind::begin: queue(on_->statements_to_begin(how_)); break;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -102,6 +103,7 @@ private:
     kind what_;
     database_detail::task* task_ = nullptr;
     std::optional<placeholders> statement_;
+    std::string commented_;  // the text of the statement and the comment of its trace
     bool idempotent_ = false;
     transaction_options how_;
     transaction_id which_ = 0;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cenote/database.hpp"
@@ -36,11 +37,17 @@ public:
     /// `replicas`: null unless a replica may serve this scope, which then refuses writes. `as`: the
     /// call that holds the connection.
     scope_connection(server_pool_ptr primary, std::shared_ptr<topology> replicas, session_use use,
-                     const call& as) noexcept
-        : pool_(std::move(primary)), replicas_(std::move(replicas)), use_(use), as_(as) {}
+                     const call& as)
+        : pool_(std::move(primary)),
+          replicas_(std::move(replicas)),
+          use_(use),
+          as_(as),
+          comment_(pool_->server.comment_for(as.how.trace)) {}
     ~scope_connection() override { release(); }
 
     database_detail::dialect dialect() const noexcept { return pool_->server.dialect(); }
+    /// What follows the text of each statement of the user: a comment with the trace, or nothing.
+    const std::string& comment() const noexcept { return comment_; }
     bool has_connection() const noexcept { return static_cast<bool>(lease_); }
     void discard_at_end() noexcept { discards_ = true; }
 
@@ -109,6 +116,7 @@ private:
     std::shared_ptr<topology> replicas_;
     session_use use_;
     call as_;
+    std::string comment_;
     connection_lease lease_;
     bool must_set_read_only_ = false;  // before anything else runs on the new connection
     bool discards_ = false;

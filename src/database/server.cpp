@@ -36,7 +36,7 @@ server make_networked(typename Kind::options where, const database_options& how,
             if (as == role::replica) where.role_of_server = of_replica;
         }
         bool resets_in_full = where.reset != if_trusted;
-        return {typename Kind::connector(std::move(where)), resets_in_full};
+        return {typename Kind::connector(std::move(where)), resets_in_full, 0, how.trace_comments};
     } else {
         throw std::invalid_argument(Kind::left_out);
     }

@@ -47,9 +47,14 @@ class server {
 
 public:
     /// `resets_in_full`: the connector resets everything a session may carry without being told to.
-    /// `min_size`: how many connections the server needs at least.
-    server(kinds::connector by, bool resets_in_full, std::size_t min_size = 0)
-        : connector_(std::move(by)), resets_in_full_(resets_in_full), min_size_(min_size) {}
+    /// `min_size`: how many connections the server needs at least. `comments`: whether statements
+    /// of a sampled trace end with its traceparent.
+    server(kinds::connector by, bool resets_in_full, std::size_t min_size = 0,
+           bool comments = false)
+        : connector_(std::move(by)),
+          resets_in_full_(resets_in_full),
+          min_size_(min_size),
+          comments_(comments) {}
 
     // What a pool requires of a connector.
     any_connection open() {
@@ -84,6 +89,10 @@ public:
     database_detail::dialect dialect() const noexcept;
     bool resets_in_full() const noexcept { return resets_in_full_; }
     std::size_t min_size() const noexcept { return min_size_; }
+    /// What follows each statement of this trace; usually nothing.
+    std::string comment_for(const trace_context& trace) const {
+        return comments_ && trace.sampled() && trace ? ' ' + trace.sql_comment() : std::string();
+    }
 
     /// Begins a transaction.
     statement_list statements_to_begin(const transaction_options& how) const;
@@ -96,6 +105,7 @@ private:
     kinds::connector connector_;
     bool resets_in_full_;
     std::size_t min_size_;
+    bool comments_;
 };
 
 // These throw for a kind that this build has no part for: std::invalid_argument for options,

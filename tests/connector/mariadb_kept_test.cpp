@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/mariadb.hpp"
+#include "cenote/trace_context.hpp"
 #include "connector/awaiting.hpp"
 #include "connector/mariadb_place.hpp"
 #include "support/patience.hpp"
@@ -49,6 +50,32 @@ TEST_F(mariadb_kept, are_prepared_once) {
         EXPECT_EQ(await(c.async_execute("select a + ? from kept_test", i)).scalar<int>(), i + 1);
     }
     EXPECT_EQ(prepares(), before + 1);
+}
+
+/// Each text with a traceparent is another one: such a statement is neither kept, nor does it
+/// displace one that is.
+TEST_F(mariadb_kept, are_not_displaced_by_statements_of_traces) {
+    auto prepares = [&] {
+        auto row = c.execute("show session status like 'Com_stmt_prepare'");
+        return std::stoi(row[0][1].as<std::string>());
+    };
+    const std::string text = "select a + ? from kept_test";
+    const int others = prepared();
+    c.execute(text, 1);
+    prepares();
+    const int before = prepares();
+    for (std::uint8_t i = 1; i <= 10; ++i) {
+        const trace_context trace{.trace_id = {1}, .span_id = {i}, .flags = 1};
+        const std::string traced = text + ' ' + trace.sql_comment();
+        EXPECT_EQ(c.execute(traced, 1).scalar<int>(), 2);
+        EXPECT_EQ(await(c.async_execute(traced, 1)).scalar<int>(), 2);
+    }
+    EXPECT_EQ(prepares(), before + 20);
+    EXPECT_EQ(c.execute(text, 1).scalar<int>(), 2);
+    EXPECT_EQ(prepares(), before + 20);
+    // The server has closed those of the traces.
+    c.execute("select 1");
+    EXPECT_TRUE(support::eventually([&] { return prepared() <= others + 3; }));
 }
 
 TEST_F(mariadb_kept, are_the_most_recent_ones) {

@@ -1,5 +1,7 @@
 // Kept statements, and what may happen to them between two runs.
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -8,6 +10,7 @@
 
 #include "cenote/postgres.hpp"
 #include "cenote/sql.hpp"
+#include "cenote/trace_context.hpp"
 #include "connector/awaiting.hpp"
 #include "connector/postgres_place.hpp"
 
@@ -24,6 +27,14 @@ struct postgres_kept : testing::Test {
         c.execute("insert into kept_test values (1)");
     }
 
+    /// Asks with a cursor, whose statement is not kept.
+    static std::string names_in(connection& on, const char* text) {
+        cursor rows = on.stream(text);
+        std::optional<sql::row> only = rows.next();
+        std::string names = only->get<std::optional<std::string>>(0).value_or("");
+        rows.next();
+        return names;
+    }
     int prepared() {
         connection& on = c;
         return on
@@ -56,6 +67,31 @@ TEST_F(postgres_kept, are_the_most_recent_ones) {
         }
     EXPECT_LE(prepared(), 4);
     EXPECT_EQ(c.execute("select $1::int + 0", 1).scalar<int>(), 1);
+}
+
+/// Each text with a traceparent is another one: such a statement is neither kept, nor does it
+/// displace one that is.
+TEST_F(postgres_kept, are_not_displaced_by_statements_of_traces) {
+    const std::string text = "select a from kept_test where a = $1";
+    auto names = [&] {
+        return names_in(c,
+                        "select string_agg(name, ' ' order by name) from "
+                        "pg_prepared_statements where statement like 'select a from%'");
+    };
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(c.execute(text, 1).scalar<int>(), 1);
+    const std::string before = names();
+    EXPECT_NE(before, "");
+    for (std::uint8_t i = 1; i <= 10; ++i) {
+        const trace_context trace{.trace_id = {1}, .span_id = {i}, .flags = 1};
+        const std::string traced = text + ' ' + trace.sql_comment();
+        for (int again = 0; again < 3; ++again) {
+            EXPECT_EQ(c.execute(traced, 1).scalar<int>(), 1);
+            EXPECT_EQ(await(c.async_execute(traced, 1)).scalar<int>(), 1);
+        }
+    }
+    EXPECT_EQ(names(), before);
+    EXPECT_EQ(c.execute(text, 1).scalar<int>(), 1);
+    EXPECT_EQ(names(), before);
 }
 
 TEST_F(postgres_kept, follow_the_tables_they_are_about) {

@@ -6,10 +6,13 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <source_location>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -214,6 +217,53 @@ TYPED_TEST_P(any_called_database, names_the_line_of_a_statement_that_waits) {
     EXPECT_THAT(watch->seen()[0].site.file_name(), EndsWith(this_file));
 }
 
+/// A call that waits for a connection waits in the trace of its view.
+TYPED_TEST_P(any_called_database, tells_observers_whose_trace_has_waited) {
+    auto watch = std::make_shared<support::recorder>(
+        std::set{cenote::event_kind::waited, cenote::event_kind::exhausted});
+    options pool = support::patient(1);
+    pool.observers = {watch};
+    database only{this->at.url(), {.pool = pool}};
+    std::uint8_t calls = 0;
+    auto event_of = [&](const trace_context& trace) {
+        std::optional<event> found;
+        EXPECT_TRUE(eventually([&] {
+            for (const event& each : watch->seen())
+                if (each.trace == trace) found = each;
+            return found.has_value();
+        }));
+        return found.value_or(event{});
+    };
+    auto expect_waits = [&](auto call) {
+        trace_context trace{.trace_id = {7}, .span_id = {++calls}};
+        std::optional<scope> holder = only.scope();
+        holder->execute("SELECT 1");
+        std::jthread waiting([&] {
+            database_view view = only.with({.task = "checkout", .trace = trace});
+            call(view);
+        });
+        EXPECT_TRUE(eventually([&] { return only.stats().waiting == 1; }));
+        holder.reset();
+        waiting.join();
+        event told = event_of(trace);
+        EXPECT_EQ(told.kind, event_kind::waited);
+        EXPECT_STREQ(told.task, "checkout");
+        EXPECT_THAT(told.site.file_name(), EndsWith(this_file));
+        holder = only.scope();
+        holder->execute("SELECT 1");
+        trace.span_id[1] = 1;
+        database_view briefly =
+            only.with({.timeout = std::chrono::milliseconds(1), .trace = trace});
+        EXPECT_THROW(call(briefly), timed_out_error);
+        EXPECT_EQ(event_of(trace).kind, event_kind::exhausted);
+    };
+    expect_waits([](database_view& v) { v.execute("SELECT 1"); });
+    expect_waits([](database_view& v) { v.scope().execute("SELECT 1"); });
+    expect_waits([](database_view& v) { static_cast<void>(v.begin()); });
+    expect_waits([&](database_view& v) { await_on(this->io, v.async_execute("SELECT 1")); });
+    expect_waits([&](database_view& v) { static_cast<void>(await_on(this->io, v.async_begin())); });
+}
+
 TYPED_TEST_P(any_called_database, names_the_line_and_task_of_a_leak) {
     using std::chrono::milliseconds;
     support::stopped_clock time;
@@ -239,6 +289,7 @@ REGISTER_TYPED_TEST_SUITE_P(any_called_database, names_the_line_that_holds_a_con
                             names_the_line_and_task_of_the_holder_in_a_timeout,
                             does_not_queue_if_the_view_says_so,
                             names_the_line_of_a_statement_that_waits,
+                            tells_observers_whose_trace_has_waited,
                             names_the_line_and_task_of_a_leak);
 
 }  // namespace cenote::conformance

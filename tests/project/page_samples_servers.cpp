@@ -30,6 +30,7 @@
 #include "cenote/request_scope.hpp"
 #include "cenote/service.hpp"
 #include "cenote/sqlite.hpp"
+#include "cenote/trace_context.hpp"
 
 namespace asio = boost::asio;
 
@@ -321,6 +322,18 @@ namespace samples {
 void rows_as_classes(cenote::database& db) {
     use(db.query_as<customer>("SELECT id, full_name FROM customer"),
         db.query_as<std::tuple<delivery, price>>("SELECT state, price FROM parcel"));
+}
+
+void traces(cenote::database& orders, const cenote::trace_context& request, std::int64_t id) {
+    {
+        auto db = orders.with({.task = "checkout", .trace = request});
+        db.execute("UPDATE stock SET n = n - 1 WHERE id = ?", id);
+    }
+    {
+        std::string name = request.traceparent();
+        auto db = orders.with({.settings = {{"application_name", name}}, .trace = request});
+        use(db);
+    }
 }
 
 // clang-format on
