@@ -50,8 +50,8 @@ public:
         now_ = secret(password);
     }
     cenote::credentials get() const {
-        ++asked_;
         std::lock_guard lock(mutex_);
+        ++asked_;  // with the answer: put() comes before both or after both
         return cenote::credentials(now_);
     }
     int asked() const { return asked_; }
@@ -189,11 +189,10 @@ void a_wrong_password_is_mended() {
     std::vector<std::thread> waiters;
     for (int i = 0; i < 3; ++i)
         waiters.emplace_back([&] { EXPECT_NO_THROW(pool.acquire()->execute("SELECT 1")); });
-    EXPECT_TRUE(support::eventually([&] { return in->asked() >= 4; }));
+    EXPECT_TRUE(support::eventually([&] { return pool.stats().open_failed >= 2; }));
     in->put(canary_password);
     for (std::thread& each : waiters) each.join();
     EXPECT_EQ(pool.stats().refused_after_wait, 0u);
-    EXPECT_GE(pool.stats().open_failed, 2u);
 }
 
 struct no_vault : std::runtime_error {
@@ -285,14 +284,17 @@ void a_database_outlives_rotations_of_an_awaited_function() {
     rotate_under_load<Case>(*in, [&] { db.execute("SELECT 1"); });
 }
 
-/// A blocking call cannot be canceled, so the connector limits the time.
+/// A blocking call cannot be canceled, so the connector limits the time. It passes in the function,
+/// which otherwise might not begin in time.
 template <class Case>
 void an_awaited_function_that_hangs_times_out() {
+    support::stopped_clock clock;
     typename Case::options o = Case::without_password();
     o.connect_timeout = std::chrono::milliseconds(30);
     auto ended = std::make_shared<std::atomic<int>>(0);
-    o.async_credentials = [ended]() -> asio::awaitable<cenote::credentials> {
+    o.async_credentials = [ended, &clock]() -> asio::awaitable<cenote::credentials> {
         std::shared_ptr<void> end(nullptr, [ended](void*) { ++*ended; });
+        clock.advance(std::chrono::milliseconds(30));
         asio::steady_timer never(co_await asio::this_coro::executor, support::plenty);
         co_await never.async_wait(asio::use_awaitable);
         co_return cenote::credentials();
@@ -389,8 +391,11 @@ void a_blocking_pool_abandons_functions_that_hang() {
         how.open_timeout = how.acquire_timeout = how.close_timeout = std::chrono::milliseconds(30);
         cenote::pool<typename Case::connection> pool{
             typename Case::connector{with_hanging_function<Case>(hang, token)}, how};
-        EXPECT_THROW(pool.acquire()->execute("SELECT 1"), cenote::pool_error);
-        EXPECT_GE(hang.waiting(), 1);
+        // On a busy machine an acquire may end before its open has begun.
+        EXPECT_TRUE(support::eventually([&] {
+            EXPECT_THROW(pool.acquire()->execute("SELECT 1"), cenote::pool_error);
+            return hang.waiting() > 0;
+        }));
     }
     hang.open();
     EXPECT_TRUE(support::eventually([&] { return token.use_count() == 1; }));
