@@ -1,6 +1,7 @@
 // What connections to PostgreSQL log in with: functions, files, and passwords that change.
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <pwd.h>
 #include <string>
 #include <unistd.h>
@@ -187,7 +188,9 @@ TEST_F(postgres_password_files, are_those_of_libpq_only_if_that_is_chosen) {
     EXPECT_TRUE(opens(url_without_password("passfile=default")));
     ASSERT_EQ(::unsetenv("PGPASSFILE"), 0);
     folder.write(".pgpass", line_for(canary_password));
-    const std::string before = std::getenv("HOME");
+    const char* home = std::getenv("HOME");
+    const std::optional<std::string> before =
+        home == nullptr ? std::nullopt : std::optional<std::string>(home);
     ASSERT_EQ(::setenv("HOME", folder.path().c_str(), 1), 0);
     EXPECT_TRUE(opens(url_without_password("passfile=default")));
     ASSERT_EQ(::setenv("PGPASSFILE", "", 1), 0);
@@ -198,7 +201,9 @@ TEST_F(postgres_password_files, are_those_of_libpq_only_if_that_is_chosen) {
     if (!std::filesystem::exists(of_the_user)) {
         EXPECT_THAT(refusal(url_without_password("passfile=default")), HasSubstr(of_the_user));
     }
-    ASSERT_EQ(::setenv("HOME", before.c_str(), 1), 0);
+    if (before) {
+        ASSERT_EQ(::setenv("HOME", before->c_str(), 1), 0);
+    }
 }
 
 }  // namespace
