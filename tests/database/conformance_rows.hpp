@@ -272,7 +272,8 @@ TYPED_TEST_P(any_rows, name_the_column_the_type_and_the_row_that_do_not_fit) {
     r = this->some(2);
     r.owner = "secret";
     this->insert(r);
-    auto all = this->db.scope();  // remains usable after each error
+    database one{this->at.url(), {.pool = support::patient(1)}};
+    auto all = one.scope();  // remains usable after each error
     std::string why = error_of([&] {
         form::template query_as<std::tuple<int, std::string>>(
             all, "SELECT id, city FROM record ORDER BY id");
@@ -301,7 +302,7 @@ TYPED_TEST_P(any_rows, name_the_column_the_type_and_the_row_that_do_not_fit) {
         EXPECT_EQ(e.column(), 0u);
     }
     EXPECT_EQ(form::run(all, "SELECT count(*) FROM record").template scalar<int>(), 2);
-    EXPECT_EQ(this->db.stats().opened, 1u);
+    EXPECT_EQ(one.stats().opened, 1u);
 }
 
 TYPED_TEST_P(any_rows, check_their_columns_even_if_there_is_no_row) {
@@ -368,7 +369,8 @@ TYPED_TEST_P(any_rows, are_found_by_named_values_in_any_order) {
 
 TYPED_TEST_P(any_rows, refuse_values_that_the_server_cannot_have) {
     using form = typename TypeParam::form;
-    auto scope = this->db.scope();
+    database one{this->at.url(), {.pool = support::patient(1)}};
+    auto scope = one.scope();
     std::vector<int> ids{1, 2};
     if (!this->at.has_arrays) {
         EXPECT_THROW(form::run(scope, "SELECT ?", ids), std::invalid_argument);
@@ -377,7 +379,7 @@ TYPED_TEST_P(any_rows, refuse_values_that_the_server_cannot_have) {
     EXPECT_THROW(form::run(scope, "SELECT ?", std::chrono::year(2023) / 2 / 29), std::out_of_range);
     EXPECT_THROW(form::run(scope, "SELECT ?", std::chrono::hours(1000)), std::out_of_range);
     EXPECT_EQ(form::run(scope, "SELECT 1").template scalar<int>(), 1);
-    EXPECT_EQ(this->db.stats().opened, 1u);
+    EXPECT_EQ(one.stats().opened, 1u);
 }
 
 TYPED_TEST_P(any_rows, say_the_same_as_values) {

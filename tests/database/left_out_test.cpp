@@ -13,6 +13,7 @@
 #include "cenote/url.hpp"
 #include "connector/sqlite_file.hpp"
 #include "database/kinds.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::database_detail {
 namespace {
@@ -68,7 +69,7 @@ TEST(left_out, replica_of_another_kind_is_refused) {
 TEST(left_out, others_work) {
     if constexpr (kinds::has<sqlite_kind>) {
         support::sqlite_file file;
-        database db(file.url());
+        database db(file.url(), {.pool = support::patient(1)});
         db.execute("CREATE TABLE item(name TEXT)");
         db.transaction([](transaction& t) { t.execute("INSERT INTO item VALUES (?)", "lamp"); });
         auto read = db.begin({.read_only = true});

@@ -59,12 +59,14 @@ TYPED_TEST_P(any_replicated_database, sends_only_those_to_replicas_who_only_read
 
 TYPED_TEST_P(any_replicated_database, does_not_lose_a_replica_by_a_users_mistake) {
     using form = typename TypeParam::form;
+    database one{
+        this->at.primary_url(), replicas{this->at.replica_url()}, {.pool = support::patient(1)}};
     for (int i = 0; i < 3; ++i) {
-        auto reader = this->db.scope({.read_only = true});
+        auto reader = one.scope({.read_only = true});
         EXPECT_THROW(form::run(reader, "CREATE TABLE mistake (n INTEGER)"), statement_error);
         EXPECT_EQ(this->where(reader), "replica");
     }
-    EXPECT_EQ(this->db.stats().opened, 1u);
+    EXPECT_EQ(one.stats().opened, 1u);
 }
 
 TYPED_TEST_P(any_replicated_database, names_the_line_and_task_of_readers) {

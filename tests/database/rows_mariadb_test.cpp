@@ -25,7 +25,7 @@ using kinds = testing::Types<kind<mariadb_place, blocking>, kind<mariadb_place, 
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_rows, kinds);
 
 struct mariadb_rows : testing::Test {
-    database db{support::mariadb_url()};
+    database db{support::mariadb_url(), {.pool = support::patient(1)}};
 };
 
 TEST_F(mariadb_rows, have_instants_only_in_utc) {

@@ -26,7 +26,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_rows, kinds);
 
 template <class Kind>
 struct postgres_rows : testing::Test {
-    database db{support::postgres_url()};
+    database db{support::postgres_url(), {.pool = support::patient(1)}};
 };
 using forms = testing::Types<blocking, awaited>;
 TYPED_TEST_SUITE(postgres_rows, forms);

@@ -29,7 +29,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_rows, kinds);
 
 struct sqlite_rows : testing::Test {
     support::sqlite_file file;
-    database db{file.url()};
+    database db{file.url(), {.pool = support::patient(1)}};
 };
 
 TEST_F(sqlite_rows, have_times_with_and_without_a_zone) {
