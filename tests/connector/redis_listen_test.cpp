@@ -89,6 +89,7 @@ notification matched(std::string pattern, std::string channel, std::string paylo
 }
 
 TEST(redis_listen, brings_what_matches_patterns) {
+    support::stopped_clock no_time_passes;  // the time limits are the default ones
     redis_place at;
     for (bool is_awaited : {false, true}) {
         channel_list patterns{"news.*", "*.local"};
@@ -112,7 +113,7 @@ TEST(redis_listen, brings_what_matches_patterns) {
 TEST(redis_listen, takes_names_with_any_bytes) {
     redis_place at;
     std::string name("a b\r\n\0c", 7);
-    notifications all = subscribe(via(at.port()), name);
+    notifications all = subscribe({via(at.port()), support::patient(1)}, name, these(patiently));
     at.send(name, "one");
     EXPECT_EQ(all.next(), heard(name, "one"));
     EXPECT_THROW(static_cast<void>(subscribe(via(at.port()), std::vector<std::string>())),
@@ -134,12 +135,12 @@ TEST(redis_listen, throws_what_the_server_refuses) {
     redis_fixture::server().execute_as_admin(
         {"acl", "setuser", "deaf", "on", ">deaf", "+@all", "resetchannels", "&allowed"});
     cenote::redis::connector to("redis://deaf:deaf@127.0.0.1:" +
-                                std::to_string(redis_place::port()));
+                                std::to_string(redis_place::port()) + support::patiently(""));
     cenote::pool<cenote::redis::connection> pool(to, support::patient(1));
-    EXPECT_THROW(static_cast<void>(subscribe(pool, {"allowed", "forbidden"})),
+    EXPECT_THROW(static_cast<void>(subscribe(pool, {"allowed", "forbidden"}, these(patiently))),
                  cenote::redis::command_error);
     EXPECT_EQ(pool.stats().leased, 0U);
-    notifications all = subscribe(pool, "allowed");
+    notifications all = subscribe(pool, "allowed", these(patiently));
     redis_place::send("allowed", "one");
     EXPECT_EQ(all.next(), heard("allowed", "one"));
 }
@@ -147,7 +148,8 @@ TEST(redis_listen, throws_what_the_server_refuses) {
 /// A reader that is too slow loses its connection, and is told.
 TEST(redis_listen, tells_a_slow_reader_what_it_has_lost) {
     support::redis_server there{{.settings = "client-output-buffer-limit pubsub 1mb 1mb 1\n"}};
-    notifications all = subscribe({via(there.port()), support::patient(1)}, "news");
+    notifications all =
+        subscribe({via(there.port()), support::patient(1)}, "news", these(patiently));
     auto sender = via(there.port()).open();
     std::string large(1 << 20, 'x');
     for (int i = 0; i < 20; ++i) sender.command("PUBLISH", "news", large);

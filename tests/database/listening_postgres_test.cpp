@@ -74,6 +74,12 @@ private:
     std::optional<database> db_;
 };
 
+listen_options within_max() {
+    listen_options how = patiently;
+    how.within_max = true;
+    return how;
+}
+
 using kinds = testing::Types<kind<postgres_place, blocking>, kind<postgres_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_stream, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_canceled_stream, testing::Types<postgres_place>);
@@ -97,8 +103,8 @@ TEST(listening_postgres, takes_any_name_that_the_server_takes) {
 TEST(listening_postgres, counts_beside_the_pool_or_within_it) {
     postgres_place at(postgres_place::port(), 1);
     database& db = at.db();
-    notifications first = db.listen("news");
-    notifications second = db.listen("news");
+    notifications first = db.listen("news", patiently);
+    notifications second = db.listen("news", patiently);
     EXPECT_EQ(first.control().name(), "pool-listen");
     EXPECT_EQ(first.control().settings().max, 2U);
     EXPECT_EQ(db.query("select 1").scalar<int>(), 1);
@@ -106,7 +112,7 @@ TEST(listening_postgres, counts_beside_the_pool_or_within_it) {
     second = {};
     EXPECT_EQ(first.control().settings().max, 1U);
     EXPECT_TRUE(eventually([&] { return first.control().stats().total == 1; }));
-    notifications within = db.listen("news", {.within_max = true});
+    notifications within = db.listen("news", within_max());
     EXPECT_EQ(within.control().name(), "pool");
     try {
         db.with({.timeout = 20ms}).execute("select 1");
@@ -135,7 +141,7 @@ TEST(listening_postgres, is_no_leak) {
 TEST(listening_postgres, takes_completion_tokens) {
     postgres_place at;
     auto opened = at.db().async_listen("news", patiently, asio::use_future);
-    notifications second = at.db().async_listen("news", asio::use_future).get();
+    notifications second = at.db().async_listen("news", patiently, asio::use_future).get();
     notifications all = opened.get();
     postgres_place::send("news", "one");
     EXPECT_EQ(all.async_next(asio::use_future).get(), heard("news", "one"));
@@ -183,7 +189,7 @@ TEST(listening_postgres, throws_what_does_not_pass) {
 TEST(listening_postgres, suspects_the_other_connections_after_a_shutdown) {
     postgres_place at;
     at.db().execute("select 1");
-    notifications all = at.db().listen("news", {.within_max = true, .task = "news"});
+    notifications all = at.db().listen("news", within_max());
     postgres_place::kill();
     EXPECT_EQ(all.next(), gap);
     EXPECT_EQ(at.db().query("select 1").scalar<int>(), 1);
@@ -204,7 +210,7 @@ TEST(listening_postgres, may_begin_while_the_database_ends) {
     for (int round = 0; round < support::rounds(100); ++round) {
         std::optional<database> db;
         db.emplace(support::postgres_url(), cenote::database_options{.pool = support::patient(2)});
-        auto begun = db->async_listen("news", {.within_max = round % 2 == 0});
+        auto begun = db->async_listen("news", round % 2 == 0 ? within_max() : patiently);
         std::thread begins([&] {
             try {
                 notifications all = support::await(std::move(begun));
