@@ -14,6 +14,7 @@
 #include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
 #include "shell/keeper.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/task.hpp"
 
@@ -74,6 +75,7 @@ struct posting {
     void operator()(std::coroutine_handle<> ready) const { to->post(ready); }
 };
 
+/// No time passes: when a sweep is due, requests take the long way.
 template <class Connector>
 struct crowd {
     void borrow(int who) {
@@ -106,6 +108,7 @@ struct crowd {
         return k.machine.lent_now();
     }
 
+    support::stopped_clock clock;
     std::shared_ptr<notes> to = std::make_shared<notes>();
     support::loop loop;
     cenote::pool<int> pool{Connector{to},
