@@ -31,12 +31,12 @@ struct mariadb_case : support::mariadb_place {
     static constexpr const char* seen = "77.500000 1234 utf8mb4_bin acme\\ & 'søns' +01:00 ON";
 
     static constexpr std::array changes_in_a_transaction{
-        "set max_statement_time = 5", "set @tenant = 'other'", "set names latin1"};
+        "set max_statement_time = 500", "set @tenant = 'other'", "set names latin1"};
 
     static std::vector<std::string> changes(int i) {
         if (i % 3 == 0) return {};
-        if (i % 3 == 1) return {"set max_statement_time = 5", "set @tenant = 'other'"};
-        return {"set names latin1, wait_timeout = 5, time_zone = '+02:00', autocommit = 0",
+        if (i % 3 == 1) return {"set max_statement_time = 500", "set @tenant = 'other'"};
+        return {"set names latin1, wait_timeout = 500, time_zone = '+02:00', autocommit = 0",
                 "set session transaction isolation level serializable"};
     }
     static options with(reset_mode how) {

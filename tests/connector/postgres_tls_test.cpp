@@ -137,8 +137,9 @@ struct server_with_client_certificates {
 
     /// `with`: further parameters.
     std::string url(const std::string& with) const {
-        return "postgresql://app@127.0.0.1:" + std::to_string(server.port()) +
-               "/orders?sslmode=verify-full&sslrootcert=" + made.authority().string() + with;
+        return "postgresql://app@127.0.0.1:" + std::to_string(server.port()) + "/orders" +
+               support::patiently("sslmode=verify-full&sslrootcert=" + made.authority().string()) +
+               with;
     }
     static std::string files(const support::certificate& of) {
         return "&sslcert=" + of.file.string() + "&sslkey=" + of.key.string();

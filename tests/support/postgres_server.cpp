@@ -1,8 +1,10 @@
 // Sets up a private PostgreSQL, and PgBouncer in front of it.
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/patience.hpp"
 #include "support/real_server.hpp"
 
 namespace support {
@@ -127,9 +129,11 @@ int postgres_server::connections(const std::string& user) const {
 
 void postgres_server::kill_backends() const {
     // The second argument is how many milliseconds to wait for the end of each backend.
-    execute_as_admin(
-        "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'app'",
-        "postgres");
+    using std::chrono::milliseconds;
+    const auto limit = std::chrono::duration_cast<milliseconds>(plenty).count();
+    execute_as_admin("select pg_terminate_backend(pid, " + std::to_string(limit) +
+                         ") from pg_stat_activity where usename = 'app'",
+                     "postgres");
 }
 
 pgbouncer_server::pgbouncer_server(const postgres_server& behind, options chosen)

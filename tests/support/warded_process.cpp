@@ -49,7 +49,7 @@ std::vector<fs::path> program_folders() {
     // Debian installs servers in folders that are only in root's PATH.
     for (const char* usual : {"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"})
         found.emplace_back(usual);
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing in the tests changes the environment.
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no test changes this variable.
     const char* path = std::getenv("PATH");
     std::istringstream rest(path != nullptr ? path : "");
     for (std::string folder; std::getline(rest, folder, ':');) found.emplace_back(folder);
@@ -93,7 +93,7 @@ std::string user_for(const std::string& name) { return ::geteuid() == 0 ? name :
 
 temporary_folder::temporary_folder(const std::string& kind, const std::string& user)
     : user_(user), owner_(::getpid()) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing in the tests changes the environment.
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no test changes this variable.
     const char* base = std::getenv("TMPDIR");
     std::string pattern = (base != nullptr && *base != '\0' ? base : std::string("/tmp")) +
                           "/cenote-" + kind + "-XXXXXX";
