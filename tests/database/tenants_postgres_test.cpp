@@ -343,9 +343,10 @@ TEST_F(tenants_postgres, see_only_their_own_rows_at_random) {
             try {
                 if (tenant.empty()) check(db);
                 else use_at_random(view, tenant, dice, check);
-                if (i % 100 == 99)
+                // Not at the end: what follows must not meet a connection that is about to end.
+                if (i % 100 == 50)
                     killer.execute(
-                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
                         "WHERE usename = 'app' AND pid <> pg_backend_pid() LIMIT 1");
             } catch (const connection_error&) {
                 // Killed by this loop or the other one.
@@ -448,11 +449,14 @@ TEST_F(tenants_postgres, are_refused_behind_a_pooler) {
 TEST_F(tenants_postgres, are_stopped_in_time) {
     support::stopped_clock time;
     support::gate gate(the_postgres().port());
-    database db(postgres_url(gate.port(), "operation_timeout=100ms"),
-                {.pool = support::patient(1)});
+    options alone = support::patient(1);
+    alone.reset_after = forever;
+    database db(postgres_url(gate.port(), "operation_timeout=100ms"), {.pool = alone});
     database_view view = db.with({.role = tenants[0], .statement_timeout = 300ms});
     for (int again = 0; again < 2; ++again) {
         EXPECT_EQ(db.query("SHOW statement_timeout").scalar<std::string>(), "0");
+        EXPECT_TRUE(eventually([&] { return db.stats().idle == 1; }));  // nor is it reset
+        gate.hold_replies();  // the statement does not end before the time has passed
         std::size_t before = gate.turns();
         std::thread runs([&] {
             try {
@@ -465,6 +469,7 @@ TEST_F(tenants_postgres, are_stopped_in_time) {
         });
         EXPECT_TRUE(eventually([&] { return gate.turns() > before; }));
         time.advance(1s);
+        gate.let_go();
         runs.join();
     }
     EXPECT_EQ(db.query("SHOW statement_timeout").scalar<std::string>(), "0");
