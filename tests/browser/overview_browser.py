@@ -8,6 +8,7 @@ CROWD is the program dashboard_crowd; screenshots are written to the folder SCRE
 
 import json
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -367,6 +368,9 @@ class Overview(Page):
         self.details("crowded")  # what is selected is shown, once
         after = self.browser.execute_script("return window.requests")
         self.assertLessEqual(after, before + 2)
+        end = time.monotonic() + 0.4  # four polling intervals
+        while time.monotonic() < end:
+            self.assertEqual(self.browser.execute_script("return window.requests"), after)
         self.assertTrue(self.text("#link").startswith("paused at "))
         self.one("#pause").click()
         self.until(lambda: self.text("#link") == "live")
