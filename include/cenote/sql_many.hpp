@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +34,8 @@ struct many_options {
     /// and with MariaDB a round trip per row.
     bool atomic = true;
     /// Default: 1000. The number of rows after which `operation_timeout` starts anew, and of
-    /// those that MariaDB gets in one message (of about 1 MiB at most). Lower it if rows take long.
+    /// those that MariaDB gets in one message (of about 1 MiB at most). Lower it if rows take the
+    /// server long. The time that the range itself takes does not count.
     std::size_t chunk = 1000;
 };
 // g++ 12 destroys temporaries of other types twice in an expression with co_await.
@@ -60,6 +62,9 @@ private:
 };
 
 namespace detail {
+
+/// If the rows of a step took longer to be made, the time limit starts anew.
+constexpr std::chrono::milliseconds slow_source{10};
 
 /// Rows of values, which a connector asks for one by one.
 class value_source {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -26,12 +27,15 @@ void flight::begin_with(std::size_t preamble) {
 need flight::step() {
     if (ended()) return need::nothing;
     if (with().condition().broken()) fail();
+    if (std::exchange(yields_, false)) return need::a_turn;
+    const auto before = std::chrono::steady_clock::now();
     send_some();
+    yields_ = std::chrono::steady_clock::now() - before > sql::detail::slow_source;
     flushing_ = !flush();
     if (!std::exchange(fresh_, false)) consume();
     read_some();
     if (ended()) return need::nothing;
-    if (until_pause_ == 0) {
+    if (until_pause_ == 0 || yields_) {
         until_pause_ = chunk_;
         if (drops_replies_) read().restart();
         return need::nothing;

@@ -70,6 +70,7 @@ private:
     std::size_t syncs_answered_ = 0;
     bool fresh_ = true;
     bool flushing_ = false;
+    bool yields_ = false;  // the rows were made slowly: a new time limit, and other handlers
     bool all_sent_ = false;
     bool sync_failed_ = false;  // its error has come, and a null will
     bool noted_ = false;        // changes of the session

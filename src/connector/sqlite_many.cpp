@@ -1,5 +1,6 @@
 // Many rows for one statement of SQLite, and batches: in a savepoint, chunk by chunk.
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <sqlite3.h>
@@ -180,7 +181,9 @@ bool session::perform_many(const sql::statement& prepared, many_rows& rows) {
     limit time(*this);
     const compiled& s = find(prepared);
     for (std::size_t done = 0; done < rows.chunk; ++done) {
+        const auto before = std::chrono::steady_clock::now();
         if (!rows.pull()) return false;
+        if (std::chrono::steady_clock::now() - before > sql::detail::slow_source) return true;
         try {
             perform_row(s, rows);
             rows.drop();

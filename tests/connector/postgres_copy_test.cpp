@@ -1,12 +1,10 @@
 // COPY in and out of PostgreSQL, blocking and awaited: formats, errors, ends, back-pressure.
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <malloc.h>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -21,6 +19,7 @@
 #include "connector/postgres_place.hpp"
 #include "database/canceling.hpp"
 #include "support/gate.hpp"
+#include "support/heap_growth.hpp"
 #include "support/patient.hpp"
 
 namespace cenote::postgres {
@@ -187,25 +186,6 @@ TYPED_TEST(postgres_copy, resets_the_session_of_an_earlier_lease_first) {
     EXPECT_EQ(this->count(), 3);
 }
 
-/// How much larger the heap was than at the beginning, at most, as far as look() saw it. Not the
-/// memory of the process, which depends on the system's pages and counters.
-class heap_growth {
-public:
-    void look() {
-        if (std::size_t now = bytes(); now > before_) most_ = std::max(most_, now - before_);
-    }
-    std::size_t most() const { return most_; }
-
-private:
-    static std::size_t bytes() {
-        const struct mallinfo2 all = ::mallinfo2();
-        return all.uordblks + all.hblkhd;
-    }
-
-    std::size_t before_ = bytes();
-    std::size_t most_ = 0;
-};
-
 /// More than the buffers of a COPY, much less than its rows.
 constexpr std::size_t little = std::size_t{1} << 20U;
 
@@ -214,7 +194,7 @@ TYPED_TEST(postgres_copy, needs_little_memory) {
     const char* wanted = std::getenv("CENOTE_COPY_ROWS");
     const int rows = wanted == nullptr ? 200'000 : std::stoi(wanted);
     const std::string text(100, 'x');
-    heap_growth heap;
+    support::heap_growth heap;
     sql::copy_in into = TypeParam::in(this->c, "COPY copied (id, t) FROM STDIN");
     for (int i = 0; i < rows; ++i) {
         TypeParam::row(into, i, text);
@@ -238,7 +218,7 @@ TYPED_TEST(postgres_copy, stops_where_the_server_stops) {
     sql::copy_in rows = TypeParam::in(this->c, "COPY copied (id, t) FROM STDIN");
     const std::string text(1000, 'x');
     this->c.set_timeout(200ms);
-    heap_growth heap;
+    support::heap_growth heap;
     the_postgres().pause();
     try {
         // A gigabyte, which no system buffers.

@@ -1,6 +1,6 @@
 // execute_many and batches on connections of every kind, blocking and awaited: what takes effect,
 // and which row an error names.
-#include "cenote/sql_many.hpp"
+#include "connector/sql_many.hpp"
 
 #include <array>
 #include <exception>
@@ -16,71 +16,19 @@
 #include <gmock/gmock.h>
 
 #include "cenote/pool.hpp"
-#include "cenote/sqlite.hpp"
-#include "connector/awaiting.hpp"
-#include "connector/mariadb_place.hpp"
-#include "connector/postgres_place.hpp"
-#include "connector/sqlite_file.hpp"
 #include "support/patient.hpp"
 
-namespace cenote {
+namespace cenote::many_test {
 namespace {
 
-using support::await;
 using testing::ElementsAre;
-
-struct sqlite_place {
-    using connection = sqlite::connection;
-    using connector = sqlite::connector;
-    std::string url() const { return file.url(); }
-    support::sqlite_file file;
-};
-struct postgres_place : support::postgres_place {};
-struct mariadb_place : support::mariadb_place {};
-
-struct blocking {
-    static auto many(auto& on, const char* text, auto&& rows, const sql::many_options& how = {}) {
-        return on.execute_many(text, std::forward<decltype(rows)>(rows), how);
-    }
-    static auto run(auto& on, const sql::batch& all, const sql::many_options& how = {}) {
-        return on.execute(all, how);
-    }
-};
-struct awaited {
-    static auto many(auto& on, const char* text, auto&& rows, const sql::many_options& how = {}) {
-        return await(on.async_execute_many(text, std::forward<decltype(rows)>(rows), how));
-    }
-    static auto run(auto& on, const sql::batch& all, const sql::many_options& how = {}) {
-        return await(on.async_execute(all, how));
-    }
-};
-
-template <class Place, class Form>
-struct kind {
-    using place = Place;
-    using form = Form;
-};
 
 using row = std::tuple<int, std::optional<std::string>>;
 
 template <class Kind>
-struct sql_many : testing::Test {
-    static constexpr bool is_postgres = std::is_same_v<typename Kind::place, postgres_place>;
-    static constexpr const char* insert = is_postgres
-                                              ? "INSERT INTO many (id, name) VALUES ($1, $2)"
-                                              : "INSERT INTO many (id, name) VALUES (?, ?)";
-
-    sql_many() {
-        c.execute("DROP TABLE IF EXISTS many");
-        c.execute(
-            "CREATE TABLE many (id INTEGER PRIMARY KEY, name VARCHAR(300), n INTEGER DEFAULT 0, "
-            "CHECK (n < 100))");
-    }
-    std::int64_t count() {
-        return c.execute("SELECT count(*) FROM many").template scalar<std::int64_t>();
-    }
+struct sql_many : with_table<Kind> {
     std::int64_t sum() {
-        return c.execute("SELECT CAST(sum(id) AS INTEGER) FROM many")
+        return this->c.execute("SELECT CAST(sum(id) AS INTEGER) FROM many")
             .template scalar<std::int64_t>();
     }
     static std::vector<row> rows(int size, int from = 0) {
@@ -106,10 +54,6 @@ struct sql_many : testing::Test {
         ADD_FAILURE() << "not refused";
         return 9999;
     }
-
-    typename Kind::place at;
-    typename Kind::place::connector to{at.url()};
-    typename Kind::place::connection c = to.open();
 };
 using kinds = testing::Types<kind<postgres_place, blocking>, kind<postgres_place, awaited>,
                              kind<mariadb_place, blocking>, kind<mariadb_place, awaited>,
@@ -382,4 +326,4 @@ TEST(sql_many_postgres, reads_replies_while_it_sends) {
 }
 
 }  // namespace
-}  // namespace cenote
+}  // namespace cenote::many_test

@@ -86,6 +86,32 @@ void copies(cenote::database& db, const std::map<std::string, int>& visits, std:
         std::fwrite(bytes->data(), 1, bytes->size(), file);
 }
 
+asio::awaitable<void> many_awaited(cenote::database& db, const cenote::sql::batch& both,
+                                   const std::vector<std::tuple<int, std::string>>& rows,
+                                   const std::map<std::string, int>& visits) {
+    cenote::sql::many_options each_by_itself{.atomic = false};
+    std::uint64_t inserted = co_await db.async_execute_many(
+        "INSERT INTO customer (id, name) VALUES (?, ?)", rows, each_by_itself);
+    std::vector<cenote::sql::result> results = co_await db.async_execute(both);
+    cenote::sql::copy_in to = co_await db.async_copy_in("COPY visit (page, count) FROM STDIN");
+    for (const auto& [page, count] : visits) co_await to.async_write_row(page, count);
+    std::uint64_t copied = co_await to.async_finish();
+    use(inserted, copied);
+}
+
+cenote::database_view of_tenant(const cenote::database& db, std::string_view tenant);
+void tenants(const cenote::database& db) {
+    cenote::database_view acme = of_tenant(db, "acme");
+    auto orders = acme.query("SELECT id, total FROM orders");  // those of acme
+}
+asio::awaitable<void> tenants_awaited(const cenote::database& db) {
+    auto tenant = db.with({.role = "tenant_a", .settings = {{"app.region", "eu"}}});
+    auto orders = co_await tenant.async_query("SELECT id, total FROM orders");
+}
+
+void notifying(cenote::database& db, std::int64_t id) {
+    db.execute("SELECT pg_notify('orders', ?)", std::to_string(id));
+}
 void listening(cenote::database& db) {
     cenote::notifications orders = db.listen("orders");
     while (auto n = orders.next()) {
@@ -134,6 +160,16 @@ void queries(cenote::database& db, const std::string& city) {
 void replicas(std::string_view primary, std::string_view first, std::string_view second) {
     cenote::database db{primary, cenote::replicas{first, second}};
     auto report = db.scope({.read_only = true});  // a replica's connection
+}
+cenote::credentials_source token_for(const char* host);
+void replicas_with_options() {
+    auto primary = cenote::postgres::options::from_url(
+        "postgresql://app@primary.example.com/orders");  // without a password
+    primary.credentials = token_for("primary.example.com");
+    cenote::postgres::options replica = primary;
+    replica.hosts = {{.name = "replica.example.com", .port = 5432}};
+    replica.credentials = token_for("replica.example.com");
+    cenote::database db{primary, cenote::replicas{replica}};
 }
 
 void http_blocking() {
@@ -268,6 +304,12 @@ void rows_as_structs(cenote::database& db) {
     for (const account& each :
          db.query_as<account>("SELECT id, owner, city, opened FROM account WHERE id < ?", 100))
         greet(each.id, each.owner);
+}
+void rows_as_tuples(cenote::database& db) {
+    for (const auto& [id, owner] : db.query_as<std::pair<std::int64_t, std::string>>(
+             "SELECT id, owner FROM account"))
+        greet(id, owner);
+    std::vector<std::int64_t> ids = db.query_as<std::int64_t>("SELECT id FROM account");
 }
 void borrowed_rows(cenote::database& db) {
     struct photo {
