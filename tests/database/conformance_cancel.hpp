@@ -23,18 +23,13 @@
 #include <utility>
 #include <vector>
 
+#include "database/as_new.hpp"
 #include "database/canceling.hpp"
 #include "database/conformance.hpp"
-#include "support/patient.hpp"
 
 namespace cenote::conformance {
 
 namespace asio = boost::asio;
-
-/// A pool of this size with patient callers.
-inline database_options at_most(std::size_t connections) {
-    return {.pool = support::patient(connections)};
-}
 
 // Operations to cancel.
 
@@ -100,24 +95,6 @@ inline asio::awaitable<void> wait_until(const std::atomic<bool>* holds) {
         timer.expires_after(std::chrono::milliseconds(1));
         co_await timer.async_wait(asio::use_awaitable);
     }
-}
-
-// The database afterwards.
-
-/// No connection is leased, and every statement gets its own answer.
-inline void expect_as_new(database& one) {
-    EXPECT_TRUE(eventually([&] { return one.stats().leased == 0; }));
-    EXPECT_EQ(one.stats().waiting, 0u);
-    for (int i = 0; i < 6; ++i) {
-        auto blocked = blocking::run(one, "SELECT CAST(? AS INTEGER)", i);
-        EXPECT_EQ(blocked.scalar<int>(), i);
-        auto waited = awaited::run(one, "SELECT CAST(? AS INTEGER)", 100 + i);
-        EXPECT_EQ(waited.scalar<int>(), 100 + i);
-    }
-    transaction t = one.begin();
-    EXPECT_EQ(t.query("SELECT CAST(? AS INTEGER)", 77).scalar<int>(), 77);
-    t.commit();
-    EXPECT_EQ(one.stats().leased, 0u);
 }
 
 template <class Kind>
