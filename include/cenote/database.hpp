@@ -32,16 +32,6 @@
 
 namespace cenote {
 
-namespace mariadb {
-struct options;
-}
-namespace postgres {
-struct options;
-}
-namespace sqlite {
-struct options;
-}
-
 /// The transaction no longer exists: its connection was lost, or the server rolled it back after an
 /// error. If the commit was in flight, the outcome is unknown.
 class transaction_lost : public connection_error {
@@ -560,15 +550,38 @@ private:
     boost::asio::awaitable<cenote::transaction> awaited_begin(transaction_options how);
 };
 
-/// URLs of read replicas. All servers of a database must be of the same kind.
+/// Read replicas, each by its URL or by the options of its connector. All servers of a database
+/// must be of the same kind.
 ///
 ///     cenote::database db{primary, cenote::replicas{first, second}};
-struct replicas {
+///
+/// A replica has nothing of the primary's options that it is not given: copy them to have the same
+/// user, credentials and settings.
+///
+///     cenote::postgres::options replica = primary;
+///     replica.hosts = {{.name = "replica.example.com", .port = 5432}};
+///     cenote::database db{primary, cenote::replicas{replica}};
+class replicas {
+public:
     /// One URL per replica.
-    explicit replicas(std::initializer_list<std::string_view> all) : urls(all.begin(), all.end()) {}
-    explicit replicas(std::vector<std::string> all) : urls(std::move(all)) {}
+    explicit replicas(std::initializer_list<std::string_view> urls) {
+        for (std::string_view each : urls) all_.push_back(database_detail::place_of(each));
+    }
+    explicit replicas(const std::vector<std::string>& urls) {
+        for (const std::string& each : urls) all_.push_back(database_detail::place_of(each));
+    }
+    /// The options of one connector per replica, which are copied.
+    template <database_detail::connector_options... Options>
+        requires(sizeof...(Options) > 0)
+    explicit replicas(const Options&... each) : all_{database_detail::place_of(each)...} {}
+    template <database_detail::connector_options Options>
+    explicit replicas(const std::vector<Options>& options) {
+        for (const Options& each : options) all_.push_back(database_detail::place_of(each));
+    }
 
-    std::vector<std::string> urls;  ///< The URLs, in the order given.
+private:
+    friend class database;
+    std::vector<std::shared_ptr<const database_detail::place>> all_;
 };
 
 /// Options of one scope.
@@ -706,7 +719,8 @@ public:
     explicit database(const postgres::options& where, const database_options& how = {});
     explicit database(const mariadb::options& where, const database_options& how = {});
 
-    /// With replicas, which serve read-only scopes and read-only transactions round-robin. The
+    /// With replicas. The primary and each replica are given as URLs or as options of a connector.
+    /// Replicas serve read-only scopes and read-only transactions round-robin. The
     /// primary serves them if no replica can be reached. Everything else runs on the primary, which
     /// must accept writes. A replica may lag behind: to read what was just written, use a scope
     /// that is not read-only.
@@ -715,9 +729,10 @@ public:
     /// a circuit breaker of its own, and its open timeout is at most a quarter of
     /// `acquire_timeout`. With warm_up::wait the constructor also throws if opening a replica fails
     /// with a final error, such as a wrong password.
-    template <std::same_as<replicas> Others>  // so that {...} selects the overload with options
-    database(std::string_view primary, const Others& others, const database_options& how = {})
-        : database(with_replicas(primary, others, how)) {}
+    template <class Where, std::same_as<replicas> Others>  // so that {...} selects the others
+        requires requires(const Where& w) { database_detail::place_of(w); }
+    database(const Where& primary, const Others& others, const database_options& how = {})
+        : database(with_replicas(*database_detail::place_of(primary), others, how)) {}
 
     /// A database with a single connection, for short-lived tools and tests. The call opens the
     /// connection, which lasts as long as the database; statements, scopes and transactions of
@@ -802,9 +817,8 @@ public:
 private:
     explicit database(std::shared_ptr<database_detail::executor> servers) noexcept;
 
-    static std::shared_ptr<database_detail::executor> with_replicas(std::string_view primary,
-                                                                    const replicas& others,
-                                                                    const database_options& how);
+    static std::shared_ptr<database_detail::executor> with_replicas(
+        const database_detail::place& primary, const replicas& others, const database_options& how);
     static database_options one_connection(database_options how);
     static boost::asio::awaitable<notifications> listen_to(
         std::shared_ptr<database_detail::executor> of, channel_list channels, listen_options how,

@@ -281,12 +281,13 @@ database::database(const postgres::options& where, const database_options& how)
 database::database(const mariadb::options& where, const database_options& how)
     : database(only(make_server(where, how), how)) {}
 
-std::shared_ptr<executor> database::with_replicas(std::string_view primary, const replicas& others,
+std::shared_ptr<executor> database::with_replicas(const database_detail::place& primary,
+                                                  const replicas& others,
                                                   const database_options& how) {
     server first = make_server(primary, how, role::primary);
     std::vector<server> rest;
-    for (const std::string& url : others.urls) {
-        rest.push_back(make_server(url, how, role::replica));
+    for (const auto& each : others.all_) {
+        rest.push_back(make_server(*each, how, role::replica));
         if (rest.back().dialect() != first.dialect())
             throw std::invalid_argument(
                 "cenote: a replica is a server of another kind than the primary");

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "cenote/url.hpp"
 
@@ -109,6 +111,29 @@ server make_server(std::string_view url, const database_options& how, role as) {
         return make_server(options_of<mariadb_kind>(url), how, as);
     throw invalid_url(
         "cenote: the URL of a database must begin with sqlite:, postgresql: or mariadb:");
+}
+
+server make_server(const place& where, const database_options& how, role as) {
+    return std::visit(
+        [&](const auto& is) {
+            if constexpr (std::is_same_v<decltype(is), const sqlite::options&>)
+                return make_server(is, how);
+            else return make_server(is, how, as);
+        },
+        where.where());
+}
+
+std::shared_ptr<const place> place_of(std::string_view url) {
+    return std::make_shared<place>(std::string(url));
+}
+std::shared_ptr<const place> place_of(const sqlite::options& where) {
+    return std::make_shared<place>(where);
+}
+std::shared_ptr<const place> place_of(const postgres::options& where) {
+    return std::make_shared<place>(where);
+}
+std::shared_ptr<const place> place_of(const mariadb::options& where) {
+    return std::make_shared<place>(where);
 }
 
 dialect server::dialect() const noexcept { return kinds::dialects[connector_.index()]; }

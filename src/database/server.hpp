@@ -108,6 +108,17 @@ private:
     bool comments_;
 };
 
+class place {
+public:
+    template <class Where>
+    explicit place(Where is) : where_(std::move(is)) {}
+
+    const auto& where() const noexcept { return where_; }
+
+private:
+    std::variant<std::string, sqlite::options, postgres::options, mariadb::options> where_;
+};
+
 // These throw for a kind that this build has no part for: std::invalid_argument for options,
 // invalid_url for a URL.
 server make_server(sqlite::options where, const database_options& how);
@@ -115,6 +126,7 @@ server make_server(postgres::options where, const database_options& how, role as
 server make_server(mariadb::options where, const database_options& how, role as = role::alone);
 /// Of the kind that the URL's scheme names. Throws invalid_url.
 server make_server(std::string_view url, const database_options& how, role as = role::alone);
+server make_server(const place& where, const database_options& how, role as);
 
 /// What every kind of connection can do.
 sql::connection& base_of(any_connection& c) noexcept;

@@ -21,6 +21,7 @@
 #include "cenote/http_server.hpp"
 #include "cenote/metrics.hpp"
 #include "cenote/pool.hpp"
+#include "cenote/postgres.hpp"
 #include "cenote/redis.hpp"
 #include "cenote/redis_subscribe.hpp"
 #include "cenote/request_scope.hpp"
@@ -104,6 +105,11 @@ void statements(cenote::database& db, std::string city, std::string name, std::i
 }
 void replicas(std::string_view primary, std::string_view first, std::string_view second) {
     cenote::database db{primary, cenote::replicas{first, second}};
+}
+void replicas_with_options(const cenote::postgres::options& primary) {
+    cenote::postgres::options replica = primary;
+    replica.hosts = {{.name = "replica.example.com", .port = 5432}};
+    cenote::database db{primary, cenote::replicas{replica}};
 }
 void transaction(cenote::database& db, std::int64_t sum, std::int64_t from, std::int64_t to) {
     db.transaction([&](cenote::transaction& t) {

@@ -27,6 +27,15 @@
 namespace cenote {
 struct transaction_options;
 }
+namespace cenote::mariadb {
+struct options;
+}
+namespace cenote::postgres {
+struct options;
+}
+namespace cenote::sqlite {
+struct options;
+}
 
 namespace cenote::database_detail {
 
@@ -47,6 +56,17 @@ struct call {
 
 class open_transaction;
 class scope_connection;
+
+/// Where a server is, as the user says it: a URL, or the options of a connector.
+class place;
+std::shared_ptr<const place> place_of(std::string_view url);
+std::shared_ptr<const place> place_of(const sqlite::options& where);
+std::shared_ptr<const place> place_of(const postgres::options& where);
+std::shared_ptr<const place> place_of(const mariadb::options& where);
+
+template <class T>
+concept connector_options = std::same_as<T, sqlite::options> ||
+                            std::same_as<T, postgres::options> || std::same_as<T, mariadb::options>;
 
 /// What is done with a statement once there is a connection. The operation around it finds the
 /// connection, undoes abandoned transactions before, and repeats the task on another connection if
