@@ -13,8 +13,10 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -77,13 +79,21 @@ inline cenote::options restless() {
     return o;
 }
 
-inline constexpr int rotations = 25;
+/// CENOTE_ROTATION_SECONDS in the environment: how long to rotate, once in each second.
+inline int rotation_seconds() {
+    const char* seconds = std::getenv("CENOTE_ROTATION_SECONDS");
+    return seconds == nullptr ? 0 : std::atoi(seconds);
+}
+
+inline int rotations() { return rotation_seconds() > 0 ? rotation_seconds() : 25; }
 
 /// Changes the password at the server and then in the vault, again and again while `done` counts
 /// on: between the two every login fails. Each change runs a program, which takes about 50 ms.
 template <class Case>
 void rotate(vault& in, const std::atomic<int>& done) {
-    for (int i = 0; i < rotations; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < rotations(); ++i) {
+        if (rotation_seconds() > 0) std::this_thread::sleep_until(begin + std::chrono::seconds(i));
         std::string next = canary_password + std::to_string(i);
         Case::change_password(next);
         int asked = in.asked();
@@ -94,6 +104,9 @@ void rotate(vault& in, const std::atomic<int>& done) {
     }
     Case::change_password(canary_password);
     in.put(canary_password);
+    if (rotation_seconds() > 0)
+        std::cout << rotations() << " rotations, " << done << " operations, " << in.asked()
+                  << " logins\n";
 }
 
 /// Threads call `work` until the rotation is over. No call may throw.
@@ -119,7 +132,7 @@ void rotate_under_load(vault& in, Work work) {
     over = true;
     for (std::thread& each : threads) each.join();
     EXPECT_EQ(failed, 0);
-    EXPECT_GT(in.asked(), rotations);
+    EXPECT_GT(in.asked(), rotations());
 }
 
 template <class Case>
@@ -169,7 +182,7 @@ void an_awaited_pool_outlives_rotations(const typename Case::options& o, vault& 
     rotate<Case>(in, done);
     over = true;
     loop.join();
-    EXPECT_GT(in.asked(), rotations);
+    EXPECT_GT(in.asked(), rotations());
 }
 
 /// Neither final nor in any text.
