@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -120,6 +121,18 @@ struct database_options {
     /// has another text. They are not kept and displace no kept statement. Statements without a
     /// sampled trace run as before. docs/guide/traces.md shows a way that keeps the cache.
     bool trace_comments = false;
+
+    /// Default none. Sets up each new connection, before its first use, by statements that it runs
+    /// with execute or query_as: for settings that the URL cannot express, temporary tables, a
+    /// role. They take effect again after each reset, and must be repeatable; each new connection
+    /// tries that. With placeholders of the server. A connection whose function throws is not used.
+    /// For all other rules, the awaited form and the cost, see `on_open` in the options of the
+    /// server; that one must then not be set. It is called from several threads at once.
+    ///
+    ///     cenote::database db(url, {.on_open = [](cenote::sql::connection& c) {
+    ///         c.execute("SELECT set_config('app.instance', $1, false)", instance_name());
+    ///     }});
+    std::function<void(sql::connection&)> on_open = nullptr;
 };
 
 /// A setting of a session, by name.

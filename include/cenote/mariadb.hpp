@@ -38,6 +38,8 @@ class logins;
 
 namespace cenote::mariadb {
 
+class connection;
+
 /// The isolation level of transactions.
 enum class isolation_level : std::uint8_t {
     server_default,    ///< As the server is set up.
@@ -121,6 +123,26 @@ struct options {
     /// user variable as text. An unknown name or value makes each open fail. Not for the settings
     /// above, which have options of their own, nor to turn `autocommit` off.
     std::map<std::string, std::string> settings;
+
+    /// Default none. Sets up each new session, before its first lease, by statements that it runs
+    /// with execute: `SET`, `DO`, `CREATE TEMPORARY TABLE`, `SET ROLE`. Use it for what `settings`
+    /// cannot express. The open fails with what it throws.
+    ///
+    /// Its statements are recorded, and repeated after each reset: with reset_mode::with_next in
+    /// the same message, so they cost no round trip, but the server's time for each lease. So they
+    /// must be repeatable; each open tries that. At most 64 KiB. A SELECT is not repeated: it may
+    /// only look something up. Values are repeated with EXECUTE IMMEDIATE (MariaDB 10.2.3).
+    /// Everything else (prepare, stream, execute_many, a batch, native_handle) throws
+    /// std::logic_error, and so does a statement that returns rows and changes the session, leaves
+    /// a transaction open, turns autocommit off, or concerns session tracking.
+    ///
+    /// connector calls `on_open` if it is set; otherwise it runs `async_on_open` on an event loop
+    /// of its own. async_connector calls `async_on_open` if it is set, and otherwise `on_open` on a
+    /// thread for such functions. What they run counts towards connect_timeout; the pool's
+    /// open_timeout limits all of it. A function that is still running then may end after the pool:
+    /// let it own what it uses. It is called from several threads at once.
+    std::function<void(connection&)> on_open;
+    std::function<boost::asio::awaitable<void>(connection&)> async_on_open;
 
     /// Default: off for hosts on this machine, on for all others. Whether connections use TLS. The
     /// server's certificate must then be valid and for `host`. Under TLS, reset_mode::with_next
@@ -236,7 +258,7 @@ public:
     /// Throws invalid_url.
     explicit connector(std::string_view url) : connector(options::from_url(url)) {}
 
-    /// Throws connection_error: transient or final.
+    /// Throws connection_error: transient or final. Throws what options::on_open throws.
     connection open();
     /// Asks the server for a reply. False: role_of_server is read_write, and the server no longer
     /// accepts writes. Throws as a statement does.

@@ -42,6 +42,8 @@ class receiver;
 
 namespace cenote::postgres {
 
+class connection;
+
 /// How a connection is protected. libpq's modes "allow" and "prefer" are missing on purpose: an
 /// attacker between client and server could turn TLS off.
 enum class tls_mode : std::uint8_t {
@@ -173,6 +175,25 @@ struct options {
     /// value makes each open fail. Not for the settings above, which have options of their own.
     std::map<std::string, std::string> settings;
 
+    /// Default none. Sets up each new session, before its first lease, by statements that it runs
+    /// with execute or query_as: `SET`, `SELECT set_config($1, $2, false)`, temporary tables. Use
+    /// it for what `settings` cannot express. The open fails with what it throws.
+    ///
+    /// Its statements and their values are recorded, and repeated after each reset, in a
+    /// transaction of their own: in front of the next request, so they cost no round trip, but the
+    /// server's time for each lease. So they must be repeatable; each open tries that. At most 64
+    /// KiB. Everything else (prepare, stream, COPY, execute_many, a batch, native_handle,
+    /// only_read) and the commands PREPARE, LISTEN and those of transactions throw
+    /// std::logic_error. Not behind a pooler such as PgBouncer: then each open fails.
+    ///
+    /// connector calls `on_open` if it is set; otherwise it runs `async_on_open` on an event loop
+    /// of its own. async_connector calls `async_on_open` if it is set, and otherwise `on_open` on a
+    /// thread for such functions. What they run counts towards connect_timeout; the pool's
+    /// open_timeout limits all of it. A function that is still running then may end after the pool:
+    /// let it own what it uses. It is called from several threads at once.
+    std::function<void(connection&)> on_open;
+    std::function<boost::asio::awaitable<void>(connection&)> async_on_open;
+
     /// How a connection notices that the server is gone.
     keepalive_options keepalive;
 
@@ -274,7 +295,7 @@ public:
     /// Throws invalid_url.
     explicit connector(std::string_view url) : connector(options::from_url(url)) {}
 
-    /// Throws connection_error: transient or final.
+    /// Throws connection_error: transient or final. Throws what options::on_open throws.
     connection open();
     /// Asks the server for a reply. False: the server no longer has the wanted role. Throws as a
     /// statement does.

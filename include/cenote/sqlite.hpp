@@ -73,8 +73,15 @@ struct options {
     /// Default 0, none. How many statements each connection keeps compiled, the most recently used
     /// ones. Saves compiling them for each run; costs their memory.
     std::size_t statement_cache = 0;
-    /// Called once for each new connection: registers functions and collations, sets further
-    /// pragmas. A reset returns to the pragmas that it has set. The open fails with what it throws.
+    /// Default none. Called once for each new connection, before its first lease: registers
+    /// functions and collations, sets pragmas, attaches databases, makes temporary tables. The open
+    /// fails with what it throws.
+    ///
+    /// A reset returns to these pragmas, keeps these databases attached, and makes the temporary
+    /// objects again with the same statements, so these must be repeatable; each open tries that.
+    /// At most 64 KiB. A lease that detaches one of the databases costs the connection. Rows that a
+    /// lease writes into an attached database stay. What is done by native_handle() is not
+    /// repeated. It is called from several threads at once.
     std::function<void(connection&)> on_open;
 
     /// `sqlite:/path/to/file?busy_timeout=2s&mode=ro`, `sqlite:orders?mode=memory`. Keys: mode
@@ -112,7 +119,8 @@ using cursor = sql::cursor;
 class connection : public sql::connection {
 public:
     /// The handle of SQLite, for what is missing here. A reset does not undo what is done with it:
-    /// if that changes the session, discard the lease.
+    /// if that changes the session, discard the lease. As the first operation of a lease with a
+    /// setup it makes the setup, and throws as a statement does.
     sqlite3* native_handle() const;
 
     /// Until the lease ends, or only_read(false): statements that write throw statement_error

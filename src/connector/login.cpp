@@ -2,10 +2,6 @@
 #include "connector/login.hpp"
 
 #include <array>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -123,26 +119,9 @@ asio::awaitable<void> store(asio::awaitable<credentials> from, std::optional<cre
 
 credentials run_awaited_function(const std::function<asio::awaitable<credentials>()>& what,
                                  instant deadline) {
-    asio::io_context loop(1);
-    asio::cancellation_signal stop;
     std::optional<credentials> found;
-    std::exception_ptr error;
-    bool over = false;
-    auto note_end = [&](std::exception_ptr thrown) {
-        error = std::move(thrown);
-        over = true;
-    };
-    asio::co_spawn(loop, store(what(), &found),
-                   asio::bind_cancellation_slot(stop.slot(), note_end));
-    loop.run_until(deadline);
-    const bool late = !over;
-    if (late) {
-        stop.emit(asio::cancellation_type::terminal);
-        loop.run();
-    }
-    if (found) return std::move(*found);
-    if (late) throw exchange_timeout("cenote: timed out waiting for async_credentials");
-    std::rethrow_exception(error);
+    run_on_own_loop(store(what(), &found), deadline, "async_credentials");
+    return std::move(*found);
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "connector/login.hpp"
 #include "connector/mariadb_converse.hpp"
 #include "connector/mariadb_session.hpp"
+#include "connector/on_open.hpp"
 #include "connector/socket.hpp"
 #include "connector/statement_view.hpp"
 #include "connector/url_options.hpp"
@@ -48,6 +49,7 @@ using detail::querying;
 using detail::reset_if_pending;
 using detail::session;
 using detail::set_up_if_pending;
+using detail::set_up_with;
 using detail::setting_up;
 using detail::together;
 
@@ -213,6 +215,7 @@ namespace {
 
 template <class Mode>
 result_in<Mode, st_mysql*> expose_handle(std::shared_ptr<session> on) {
+    on->opened().refuse("what is done with native_handle()");
     co_await set_up_if_pending<Mode>(on.get());
     if (on->has_leftovers()) co_await clear_found_rows<Mode>(on.get());
     on->note_handle_exposed();
@@ -252,9 +255,11 @@ template <class Mode, class Target, class Statement, class... To>
 result_in<Mode, typename Target::outcome> execute(std::shared_ptr<session> on, Statement what,
                                                   To... to) {
     Target target(std::move(to)...);
-    co_await set_up_if_pending<Mode>(on.get());
+    on->check_opened(what.text());
+    co_await set_up_with<Mode>(on.get(), what.text());
     if (on->must_clear_found_rows(what.text())) co_await clear_found_rows<Mode>(on.get());
-    if (detail::prepared* known = on->kept(what.text())) {
+    detail::prepared* known = on->opened().is_open() ? nullptr : on->kept(what.text());
+    if (known != nullptr) {
         try {
             executing again(*on, *known, what.parameters(), &target.sink());
             co_await converse<Mode>(on.get(), &again, on->deadline());
@@ -266,6 +271,8 @@ result_in<Mode, typename Target::outcome> execute(std::shared_ptr<session> on, S
     }
     executing all(*on, what.text(), what.parameters(), executing::extent::all, &target.sink());
     co_await converse<Mode>(on.get(), &all, on->deadline());
+    if (on->opened().is_open())
+        on->note_opened(what.text(), what.parameters(), all.rows_returned());
     on->keep_latest(what.text());
     co_return target.take();
 }
@@ -282,7 +289,8 @@ result_in<Mode, typename Target::outcome> execute_prepared(std::shared_ptr<sessi
 
 template <class Mode, class Text>
 result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
-    co_await set_up_if_pending<Mode>(on.get());
+    on->opened().refuse("prepare()");
+    co_await set_up_with<Mode>(on.get(), text);
     if (on->must_clear_found_rows(text)) co_await clear_found_rows<Mode>(on.get());
     executing first(*on, text, {}, executing::extent::prepare);
     co_await converse<Mode>(on.get(), &first, on->deadline());
@@ -390,6 +398,7 @@ std::span<const sql::bound_statement> statements_of(const std::shared_ptr<const 
 template <class Mode, class Batch>
 result_in<Mode, std::vector<sql::result>> execute_batch(std::shared_ptr<session> on, Batch what,
                                                         sql::many_options how) {
+    on->opened().refuse("a batch");
     const auto all = statements_of(what);
     if (!how.atomic || all.size() < 2) {
         std::vector<sql::result> each = co_await execute_each<Mode>(on, all, how.atomic);
@@ -444,8 +453,9 @@ public:
     /// Returns when the server has reported whether there are rows.
     template <class Mode, class Statement>
     static result_in<Mode, cursor> begin(std::shared_ptr<session> on, Statement what) {
+        on->opened().refuse("stream()");
         detail::refuse_parameters(what.parameters(), on->in_utc());  // before the exchange
-        co_await set_up_if_pending<Mode>(on.get());
+        co_await set_up_with<Mode>(on.get(), what.text());
         if (on->must_clear_found_rows(what.text())) co_await clear_found_rows<Mode>(on.get());
         auto begun = std::make_shared<rows>(on);
         executing first(*on, what.text(), what.parameters(), executing::extent::until_rows);
@@ -631,8 +641,8 @@ result_in<Mode, std::shared_ptr<session>> open_where_possible(
 /// Has the source of the credentials asked once more if the server refuses them: they may have
 /// changed meanwhile.
 template <class Mode>
-result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
-                                               std::shared_ptr<logins> past) {
+result_in<Mode, std::shared_ptr<session>> log_in(std::shared_ptr<const options> settings,
+                                                 std::shared_ptr<logins> past) {
     for (bool again = false;; again = true) {
         credentials found =
             co_await connector_detail::find_credentials<Mode>(settings, past->threads());
@@ -647,6 +657,37 @@ result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> se
             if (again) throw;
         }
     }
+}
+
+template <class Mode>
+result_in<Mode, void> reset(std::shared_ptr<session> on) {
+    setting_up again(*on, setting_up::start::reset);
+    co_await converse<Mode>(on.get(), &again, on->deadline());
+}
+
+/// After on_open the session is reset, so that the first lease finds the same as all others, and a
+/// statement that cannot be repeated fails the open.
+template <class Mode>
+result_in<Mode, void> set_up(std::shared_ptr<const options> settings,
+                             std::shared_ptr<connection> on, std::shared_ptr<session> of,
+                             std::shared_ptr<connector_detail::user_threads> threads) {
+    if (!connector_detail::has_on_open(*settings)) co_return;
+    const instant until = of->open_until();
+    of->opened().begin(until);
+    co_await connector_detail::call_on_open<Mode>(settings, std::move(on), std::move(threads),
+                                                  until);
+    co_await reset<Mode>(of);
+    of->opened().end();
+}
+
+/// `wrap`: makes a connection of a session.
+template <class Mode, class Wrap>
+result_in<Mode, connection> open(std::shared_ptr<const options> settings,
+                                 std::shared_ptr<logins> past, Wrap wrap) {
+    std::shared_ptr<session> made = co_await log_in<Mode>(settings, past);
+    std::shared_ptr<connection> on = wrap(made);
+    co_await set_up<Mode>(settings, on, made, past->threads());
+    co_return std::move(*on);
 }
 
 template <class Mode>
@@ -665,12 +706,6 @@ result_in<Mode, bool> probe(std::shared_ptr<session> on) {
     pinging once(*on);
     co_await converse<Mode>(on.get(), &once, on->deadline());
     co_return true;
-}
-
-template <class Mode>
-result_in<Mode, void> reset(std::shared_ptr<session> on) {
-    setting_up again(*on, setting_up::start::reset);
-    co_await converse<Mode>(on.get(), &again, on->deadline());
 }
 
 /// Closing does not wait.
@@ -694,7 +729,10 @@ connector::connector(options settings)
 }
 
 connection connector::open() {
-    return connection(mariadb::open<blocking>(settings_, logins_).get());
+    auto wrap = [](const std::shared_ptr<session>& s) {
+        return std::make_shared<connection>(connection(s));
+    };
+    return mariadb::open<blocking>(settings_, logins_, wrap).get();
 }
 
 bool connector::probe(connection& c) {
@@ -720,9 +758,10 @@ void connector::forsake(connection& c) noexcept {
 }
 
 asio::awaitable<connection> async_connector::open() {
-    std::shared_ptr<session> made =
-        co_await mariadb::open<awaited>(blocking_.settings_, blocking_.logins_);
-    co_return connection(std::move(made));
+    auto wrap = [](const std::shared_ptr<session>& s) {
+        return std::make_shared<connection>(connection(s));
+    };
+    return mariadb::open<awaited>(blocking_.settings_, blocking_.logins_, wrap);
 }
 
 asio::awaitable<bool> async_connector::probe(connection& c) {

@@ -228,6 +228,7 @@ public:
         : on_(std::move(on)), text_(text), how_(how), rows_(rows, how.chunk, on_->in_utc()) {}
 
     result_in<Mode, std::uint64_t> run() {
+        on_->opened().refuse("execute_many()");
         if (!rows_.pull()) co_return 0;
         co_await detail::set_up_if_pending<Mode>(on_.get());
         if (on_->must_clear_found_rows(text_)) co_await detail::clear_found_rows<Mode>(on_.get());

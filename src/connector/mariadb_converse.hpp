@@ -73,6 +73,13 @@ result_in<Mode, void> set_up_if_pending(session* on) {
     on->note_setup_done();
 }
 
+/// The setup of the lease before a statement that will be prepared, which takes it along if it can.
+template <class Mode>
+result_in<Mode, void> set_up_with(session* on, std::string_view text) {
+    if (on->setup_goes_ahead() && !on->must_clear_found_rows(text)) on->note_setup_sent();
+    else co_await set_up_if_pending<Mode>(on);
+}
+
 /// Several statements that take effect together: a transaction, or a savepoint in the open one. If
 /// it is neither committed nor undone, the connection is broken.
 template <class Mode>

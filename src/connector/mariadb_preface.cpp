@@ -26,10 +26,17 @@ std::string packet_of(unsigned char command, std::string_view argument) {
     return packet.append(argument);
 }
 
-void preface::begin(std::string_view packets, std::size_t count) noexcept {
+std::string query_packet(std::string_view text) {
+    constexpr unsigned char query = 3;
+    return packet_of(query, text);
+}
+
+void preface::begin(std::string_view packets, std::size_t count, bool last_may_fail) noexcept {
     unsent_ = packets;
     awaited_ = count;
     refused_ = false;
+    last_may_fail_ = last_may_fail;
+    last_failed_ = false;
     header_bytes_ = 0;
 }
 
@@ -68,8 +75,10 @@ std::size_t preface::take_body(std::span<const unsigned char> received) noexcept
 
 void preface::end_reply() noexcept {
     header_bytes_ = 0;
-    if (static_cast<unsigned char>(reply_[0]) == ok) --awaited_;
-    else refused_ = true;
+    const bool failed = static_cast<unsigned char>(reply_[0]) != ok;
+    last_failed_ = failed && last_may_fail_ && awaited_ == 1 && code() != 0;
+    if (failed && !last_failed_) refused_ = true;
+    else --awaited_;
 }
 
 unsigned preface::code() const noexcept {

@@ -12,12 +12,15 @@ namespace cenote::mariadb::detail {
 
 /// A command in the protocol's form. Requires that it fits into one packet.
 std::string packet_of(unsigned char command, std::string_view argument);
+/// COM_QUERY.
+std::string query_packet(std::string_view text);
 
 /// Some packets and their replies, which come before the library's reply.
 class preface {
 public:
     /// `count`: of the packets and their replies. The packets stay valid until they are sent.
-    void begin(std::string_view packets, std::size_t count) noexcept;
+    /// `last_may_fail`: an error in reply to the last packet is no refusal; what follows is read.
+    void begin(std::string_view packets, std::size_t count, bool last_may_fail = false) noexcept;
 
     /// The bytes that have not been sent yet.
     std::string_view unsent() const noexcept { return unsent_; }
@@ -31,6 +34,9 @@ public:
 
     /// A reply was not OK. What follows is not read.
     bool refused() const noexcept { return refused_; }
+    /// The reply to the last packet was an error, as it may be.
+    bool last_failed() const noexcept { return last_failed_; }
+    // Of the refusal or that error.
     unsigned code() const noexcept;
     std::string sqlstate() const;
     std::string text() const;
@@ -46,6 +52,8 @@ private:
     std::string_view unsent_;
     std::size_t awaited_ = 0;
     bool refused_ = false;
+    bool last_may_fail_ = false;
+    bool last_failed_ = false;
     std::array<unsigned char, header_size> header_{};
     std::size_t header_bytes_ = 0;  // that have come
     std::size_t left_ = 0;          // bytes of the reply that have not come

@@ -1,7 +1,6 @@
 // When a session of MariaDB is reset, how thoroughly, and with which statements.
 #include <algorithm>
 #include <array>
-#include <stdexcept>
 #include <utility>
 
 #include "connector/mariadb_session.hpp"
@@ -19,20 +18,6 @@ const char* name_of(isolation_level level) {
         case isolation_level::server_default: break;
     }
     return nullptr;
-}
-
-bool is_number(std::string_view text) {
-    if (text.starts_with('-')) text.remove_prefix(1);
-    const bool digits = text.find_first_not_of("0123456789.") == text.npos;
-    return digits && !text.empty() && text.front() != '.' && text.back() != '.' &&
-           std::ranges::count(text, '.') <= 1;
-}
-
-/// A value of options::settings. A user variable is a text, since a number would lose its zeros.
-/// Unlike a quoted one, a text in bytes means the same in every mode.
-std::string literal_of(const std::string& name, const std::string& value) {
-    const bool number = !name.starts_with('@') && is_number(value);
-    return number ? value : "CONVERT(" + as_bytes(value) + " USING utf8mb4)";
 }
 
 /// The values need no quoting: validate() has checked their characters.
@@ -70,12 +55,6 @@ setup_script basic_setup_of(const options& o, bool tracks) {
     return s;
 }
 
-std::string quoted(std::string_view name) {
-    std::string text = "`";
-    for (char c : name) text.append(c == '`' ? 2 : 1, c);
-    return text + "`";
-}
-
 /// All statements in one round trip. Raises a signal if a borrower has selected another database: a
 /// block cannot select one. Its SELECT also clears FOUND_ROWS().
 std::string block_of(const std::vector<std::string>& texts, const options& o) {
@@ -109,10 +88,9 @@ setup_script full_setup_of(const options& o, bool tracks, bool is_mariadb,
 
 /// COM_RESET_CONNECTION and these statements in the protocol's form.
 std::string packets_of(const setup_script& after) {
-    constexpr unsigned char query = 3;
     constexpr unsigned char reset_connection = 31;
     std::string all = packet_of(reset_connection, {});
-    for (const std::string& text : after.statements) all += packet_of(query, text);
+    for (const std::string& text : after.statements) all += query_packet(text);
     return all;
 }
 
@@ -125,21 +103,6 @@ bool mentions_shared_objects(std::string_view text) noexcept {
     return std::ranges::any_of(
         words, [&](std::string_view word) { return mentions(text.substr(0, max_searched), word); });
 }
-
-}  // namespace
-
-std::string as_bytes(std::string_view text) {
-    constexpr std::string_view digits = "0123456789ABCDEF";
-    std::string literal = "x'";
-    for (char c : text) {
-        auto byte = static_cast<unsigned char>(c);
-        literal += digits[byte / 16];
-        literal += digits[byte % 16];
-    }
-    return literal + "'";
-}
-
-namespace {
 
 bool same(char in_text, char in_word) noexcept {
     char lower =
@@ -205,37 +168,6 @@ void session::postpone_reset() noexcept {
     if (reset_pending_) return;
     reset_pending_ = true;
     forget_statements();
-}
-
-/// The role comes last: it may not be allowed to make the other settings.
-void session::use(std::shared_ptr<const sql::lease_setup> setup) {
-    if (!setup_.empty()) throw std::logic_error("cenote: a lease can be set up only once");
-    std::string text;
-    auto add = [&text](const std::string& part) { text += (text.empty() ? "SET " : ", ") + part; };
-    for (const auto& [name, value] : setup->settings) {
-        validate_setting(name, value);
-        add((name.starts_with('@') ? "" : "SESSION ") + name + " = " + literal_of(name, value));
-    }
-    if (auto limit = setup->statement_timeout) {
-        if (limit->count() <= 0)
-            throw std::invalid_argument("cenote: statement_timeout must be positive");
-        constexpr std::chrono::nanoseconds most = std::chrono::hours(24 * 365);  // the server's
-        const auto us =
-            std::chrono::ceil<std::chrono::microseconds>(std::min(*limit, most)).count();
-        std::string fraction = std::to_string(us % 1'000'000);
-        fraction.insert(0, 6 - fraction.size(), '0');
-        add("SESSION max_statement_time = " + std::to_string(us / 1'000'000) + "." + fraction);
-        // The server's error must come before this side gives up the connection.
-        set_timeout(std::max(timeout_, std::min(*limit, most) + std::chrono::seconds(1)));
-    }
-    if (!setup->role.empty()) {
-        constexpr std::string_view none = "none";
-        if (setup->role.find('\0') != std::string::npos ||
-            (setup->role.size() == none.size() && mentions(setup->role, none)))
-            throw std::invalid_argument("cenote: MariaDB: this is not the name of a role");
-        add("ROLE " + quoted(setup->role));
-    }
-    setup_ = std::move(text);
 }
 
 void session::note_statement(std::string_view text) noexcept {

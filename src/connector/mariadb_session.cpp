@@ -107,10 +107,6 @@ void never_block(int descriptor) noexcept {
     if (flags >= 0 && (flags & O_NONBLOCK) == 0) ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
-bool is_client_error(unsigned code) {
-    return (code >= CR_MIN_ERROR && code <= 2999) || (code >= 5000 && code <= 5999);
-}
-
 /// 1290: the server runs with an option that forbids the statement. MySQL has a code of its own.
 bool is_read_only(unsigned code) { return code == 1290 || code == 1836; }
 
@@ -155,7 +151,7 @@ bool is_about_login(unsigned code, std::string_view sqlstate) {
 /// Why a statement that goes with a reset was not run.
 std::string reset_failure(unsigned code, const std::string& text) {
     return (is_client_error(code)
-                ? "the connection was lost before the session of an earlier lease was reset: "
+                ? "the connection was lost before the session was reset and set up: "
                 : "the session of an earlier lease could not be reset: ") +
            text;
 }
@@ -164,6 +160,10 @@ std::string reset_failure(unsigned code, const std::string& text) {
 constexpr unsigned signaled = 1644;
 
 }  // namespace
+
+bool is_client_error(unsigned code) noexcept {
+    return (code >= CR_MIN_ERROR && code <= 2999) || (code >= 5000 && code <= 5999);
+}
 
 bool wants_tls(const options& o) { return o.tls.value_or(!is_loopback(o.host)); }
 
@@ -387,6 +387,17 @@ void conversation::fail_reset(unsigned code, const std::string& sqlstate, const 
     fail_unrun(kind, code, sqlstate, reset_failure(code, text));
 }
 
+void conversation::fail_setup(unsigned code, const std::string& sqlstate, const std::string& text) {
+    const error_kind kind = kind_of(code, sqlstate, text);
+    on().note_error(kind);
+    if (kind != error_kind::statement) fail_unrun(kind, code, sqlstate, text);
+    throw statement_error(
+        "cenote: MariaDB: the statement was not run, because the role or the settings of its lease "
+        "could not be set: " +
+            text + " (" + std::to_string(code) + ")",
+        sqlstate, static_cast<int>(code));
+}
+
 void conversation::fail_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
                               const std::string& why) {
     throw statement_not_run(kind,
@@ -435,6 +446,7 @@ bool setting_up::advance() {
             if (number() != 0) fail_set_up();
             selected_ = true;
             return send_next();
+        case phase::repeated: return repeat_next();
     }
     return false;
 }
@@ -483,7 +495,24 @@ bool setting_up::send_next() {
         return true;
     }
     if (start_ == start::connect) return query_facts();
-    return !full_ || all.checks_database || selected_ ? end() : select_database();
+    const bool selects = full_ && !all.checks_database && !selected_;
+    if (selects) return select_database();
+    phase_ = phase::repeated;
+    return repeat_next();
+}
+
+/// What on_open has run. At the first call no reply has come yet.
+bool setting_up::repeat_next() {
+    const std::vector<std::string>& all = on().repeated();
+    if (repeated_ > 0) {
+        if (number() != 0) fail_set_up();
+        if (mysql_field_count(handle()) != 0)
+            throw connection_error(error_kind::connection,
+                                   "cenote: MariaDB: a statement of on_open now returns rows");
+    }
+    if (repeated_ == all.size()) return end();
+    query(all[repeated_++]);
+    return true;
 }
 
 const setup_script& setting_up::script() const {
@@ -557,6 +586,9 @@ bool setting_up::note_facts() {
 /// about hosts and certificates.
 void setting_up::fail_set_up() {
     on().condition().note_broken();  // the session is only partly set up
+    if (start_ == start::reset && phase_ == phase::repeated)
+        fail(mysql_errno(handle()), mysql_sqlstate(handle()),
+             std::string("what on_open has run could not be repeated: ") + mysql_error(handle()));
     if (start_ == start::reset) fail();
     if (start_ == start::pending_reset)
         fail_reset(mysql_errno(handle()), mysql_sqlstate(handle()), mysql_error(handle()));

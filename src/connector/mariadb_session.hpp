@@ -29,6 +29,7 @@
 #include "connector/login.hpp"
 #include "connector/mariadb_bulk.hpp"
 #include "connector/mariadb_throttle.hpp"
+#include "connector/on_open.hpp"
 #include "connector/result_sink.hpp"
 #include "connector/statement_cache.hpp"
 
@@ -37,6 +38,8 @@ namespace cenote::mariadb::detail {
 using connector_detail::instant;
 using connector_detail::need;
 
+/// Whether an error code is one of the library.
+bool is_client_error(unsigned code) noexcept;
 /// Whether connections with these options use TLS.
 bool wants_tls(const options& o);
 
@@ -123,8 +126,16 @@ struct server_facts {
     std::string client_address;            // this end of the connection, as the server sees it
 };
 
+/// What a statement has returned. `late`: rows of which the server did not tell when it prepared
+/// the statement, such as those of a procedure.
+enum class rows_of_statement { none, some, late };
+
 /// A setting of the options or of a lease. Throws std::invalid_argument. (mariadb.cpp)
 void validate_setting(const std::string& name, const std::string& value);
+/// A name between backticks.
+std::string quoted(std::string_view name);
+/// The value of a setting. A user variable is a text, since a number would lose its zeros.
+std::string literal_of(const std::string& name, const std::string& value);
 /// As a byte string, which means the same in every character set and mode.
 std::string as_bytes(std::string_view text);
 /// Whether a text contains this word; ignores case. `word`: in lower case.
@@ -193,7 +204,9 @@ public:
         return settings_->time_zone == "+00:00" || settings_->time_zone == "UTC";
     }
 
-    instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
+    instant deadline() const noexcept {
+        return opened_.limit(connector_detail::deadline_after(timeout_));
+    }
     /// All reads of the library go through the throttle.
     throttle& reads() noexcept { return reads_; }
 
@@ -238,9 +251,6 @@ public:
 
     /// Whether the next statement takes a reset along.
     bool reset_pending() const noexcept { return reset_pending_; }
-    void begin_pending_reset() noexcept {
-        reads_.ahead().begin(reset_packets_, 1 + basic_setup_.statements.size());
-    }
     void note_pending_reset_done() noexcept;
     /// Whether a change of an earlier lease is still there.
     bool has_leftovers() const noexcept { return reset_pending_ || stale_found_rows_; }
@@ -250,11 +260,30 @@ public:
     /// A reset has closed all statements on the server, or will.
     void forget_statements() noexcept;
 
-    // The setup of a lease: its role and its settings (decision 0040).
+    // What on_open has run, which each reset repeats (mariadb_setup.cpp, decision 0044).
+
+    connector_detail::opening_record& opened() noexcept { return opened_; }
+    /// Throws std::logic_error if on_open must not run this statement.
+    void check_opened(std::string_view text) const;
+    /// on_open has run a statement. Throws std::logic_error if it cannot be repeated.
+    void note_opened(std::string_view text, std::span<const sql::parameter> parameters,
+                     rows_of_statement rows);
+    /// The statements that repeat it.
+    const std::vector<std::string>& repeated() const noexcept { return repeated_; }
+
+    // The setup of a lease: its role and its settings (mariadb_setup.cpp, decision 0040).
 
     bool setup_pending() const noexcept { return !setup_.empty(); }
     /// One statement.
     const std::string& setup() const noexcept { return setup_; }
+    /// Whether the setup can go in front of the next statement, in the same message.
+    bool setup_goes_ahead() const noexcept {
+        return setup_pending() && mode_ == reset_mode::with_next &&
+               setup_.size() <= connector_detail::max_bytes_per_step;
+    }
+    /// Before a PREPARE: sends the pending reset and the pending setup in front of it.
+    void begin_preface();
+    bool preface_has_setup() const noexcept { return preface_has_setup_; }
     /// It is about to be sent: the session needs a full reset.
     void note_setup_sent();
     void note_setup_done() noexcept { setup_.clear(); }
@@ -280,6 +309,8 @@ private:
     void choose_options();
     void refuse_files_and_reconnects() noexcept;
     void protect();
+    std::string repetition_of(std::string_view text,
+                              std::span<const sql::parameter> parameters) const;
     bool may_postpone_reset(bool unfinished) const noexcept;
     void postpone_reset() noexcept;
 
@@ -307,7 +338,11 @@ private:
     std::string client_address_;  // as the server sees it; empty: a proxy may be in between
     setup_script basic_setup_;
     setup_script full_setup_;
-    std::string reset_packets_;  // COM_RESET_CONNECTION and the basic setup
+    std::string reset_packets_;  // COM_RESET_CONNECTION, the basic setup and the repetition
+    std::string preface_;        // the packets of a preface that has more than these
+    bool preface_has_setup_ = false;
+    connector_detail::opening_record opened_;
+    std::vector<std::string> repeated_;
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
     connector_detail::statement_cache<std::unique_ptr<prepared>> kept_;
@@ -360,6 +395,10 @@ protected:
     // Throw the error of the server or the library.
     [[noreturn]] void fail_statement(MYSQL_STMT* of);
     [[noreturn]] void fail();
+    [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
+    /// The setup of the lease was refused; its statement was not run.
+    [[noreturn]] void fail_setup(unsigned code, const std::string& sqlstate,
+                                 const std::string& text);
     /// The pending reset has failed.
     [[noreturn]] void fail_reset(unsigned code, const std::string& sqlstate,
                                  const std::string& text);
@@ -371,8 +410,6 @@ protected:
     bool& with_reset() noexcept { return with_reset_; }
 
 private:
-    [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
-
     session* on_;
     bool cancels_ = false;
     bool with_reset_ = false;
@@ -403,7 +440,17 @@ public:
     const char* expected() const override;
 
 private:
-    enum class phase { begin, connected, cleared, limited, sent, queried, stored, selected };
+    enum class phase {
+        begin,
+        connected,
+        cleared,
+        limited,
+        sent,
+        queried,
+        stored,
+        selected,
+        repeated
+    };
 
     bool advance() override;
     void before_wait() override;
@@ -413,6 +460,7 @@ private:
     bool send_next();
     const setup_script& script() const;
     bool on_sent();
+    bool repeat_next();
     bool end();
     void query(std::string_view text);
     bool select_database();
@@ -425,6 +473,7 @@ private:
     start start_;
     bool full_;
     std::size_t sent_ = 0;
+    std::size_t repeated_ = 0;
     bool selected_ = false;
 };
 
@@ -478,13 +527,18 @@ public:
 
     /// With `until_rows`: whether there are rows to be fetched.
     bool has_rows() const { return has_rows_; }
+    /// What the statement has returned.
+    rows_of_statement rows_returned() const {
+        if (!has_result_) return rows_of_statement::none;
+        return what_->has_columns() ? rows_of_statement::some : rows_of_statement::late;
+    }
 
 private:
     enum class phase { begin, prepared, executed, stored, copying, next };
 
     bool advance() override;
     bool prepare();
-    void check_reset();
+    void check_preface();
     bool execute();
     bool on_reply();
     bool on_stored();

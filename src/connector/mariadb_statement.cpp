@@ -377,12 +377,14 @@ executing::executing(session& on, prepared& what, std::span<const sql::parameter
 bool executing::advance() {
     switch (phase_) {
         case phase::begin:
-            if (on().reset_pending()) {
-                on().begin_pending_reset();
+            if (!on().reset_pending())
+                if (std::unique_ptr<prepared> one = on().take_closable()) {
+                    call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), one->release());
+                    return true;
+                }
+            if (on().reset_pending() || on().setup_goes_ahead()) {
+                on().begin_preface();
                 with_reset() = true;
-            } else if (std::unique_ptr<prepared> one = on().take_closable()) {
-                call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), one->release());
-                return true;
             }
             return prepare();
         case phase::prepared: return execute();
@@ -404,16 +406,24 @@ bool executing::prepare() {
     return true;
 }
 
-/// The statement is executed only if the reset in front of its PREPARE has succeeded.
-void executing::check_reset() {
+/// The statement is executed only if the reset and the setup in front of its PREPARE have
+/// succeeded.
+void executing::check_preface() {
     const preface& ahead = on().reads().ahead();
     if (ahead.refused()) fail_reset(ahead.code(), ahead.sqlstate(), ahead.text());
-    if (!ahead.is_open()) return on().note_pending_reset_done();
-    if (number() == 0) fail_reset(0, "", "the server has not replied to it");
+    if (ahead.is_open()) {
+        if (number() == 0) fail_reset(0, "", "the server has not replied to it");
+        return;
+    }
+    if (on().reset_pending()) on().note_pending_reset_done();
+    if (!on().preface_has_setup()) return;
+    if (!ahead.last_failed()) return on().note_setup_done();
+    const bool lost = number() != 0 && is_client_error(mysql_stmt_errno(what_->handle()));
+    if (!lost) fail_setup(ahead.code(), ahead.sqlstate(), ahead.text());
 }
 
 bool executing::execute() {
-    if (with_reset()) check_reset();
+    if (with_reset()) check_preface();
     constexpr unsigned no_room = 1461;  // max_prepared_stmt_count of the server
     if (number() != 0 && mysql_stmt_errno(what_->handle()) == no_room && on().stop_keeping()) {
         phase_ = phase::begin;

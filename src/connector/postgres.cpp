@@ -7,6 +7,7 @@
 #include "connector/drive.hpp"
 #include "connector/endpoint.hpp"
 #include "connector/login.hpp"
+#include "connector/on_open.hpp"
 #include "connector/postgres_session.hpp"
 #include "connector/socket.hpp"
 #include "connector/statement_view.hpp"
@@ -78,14 +79,21 @@ constexpr const char* process_number = "select pg_catalog.pg_backend_pid()";
 constexpr const char* set_read_only = "set session characteristics as transaction read only";
 
 template <class Mode>
-result_in<Mode, void> make_read_only(std::shared_ptr<session> on) {
-    instant until = on->deadline();
+result_in<Mode, bool> is_direct(std::shared_ptr<session> on, instant until) {
     if (!on->direct()) {
         scripts ask(on, {process_number});
         co_await Mode::drive(ask, until);
         on->note_process(ask.reply());
     }
-    if (!*on->direct()) co_return;
+    co_return *on->direct();
+}
+
+template <class Mode>
+result_in<Mode, void> make_read_only(std::shared_ptr<session> on) {
+    on->opened().refuse("only_read()");
+    instant until = on->deadline();
+    const bool direct = co_await is_direct<Mode>(on, until);
+    if (!direct) co_return;
     on->note_only_reads();
     scripts set(on, {set_read_only});
     co_await Mode::drive(set, until);
@@ -128,6 +136,7 @@ result_in<Mode, typename Target::outcome> execute(std::shared_ptr<session> on, S
     Target target(std::move(to)...);
     kept_execution request(on, what.text(), what.parameters());
     co_await Mode::drive(request, on->deadline());
+    if (on->opened().is_open()) on->note_opened(what.text(), what.parameters(), request.reply());
     conversion rows(*on, request.reply(), target.sink());
     co_await Mode::drive(rows, instant::max());
     co_return target.take();
@@ -149,6 +158,7 @@ result_in<Mode, typename Target::outcome> execute_prepared(std::shared_ptr<sessi
 
 template <class Mode, class Text>
 result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
+    on->opened().refuse("prepare()");
     std::size_t number = on->next_statement();
     conversation request(on, conversation::origin::borrower);
     request.prepare(name_of(number), text);
@@ -228,6 +238,7 @@ public:
     /// Returns when the first row has come.
     template <class Mode, class Statement>
     static result_in<Mode, cursor> begin(std::shared_ptr<session> on, Statement what) {
+        on->opened().refuse("stream()");
         auto begun = std::make_shared<rows>(std::move(on));
         begun->conversation_->query(what.text(), what.parameters());
         begun->conversation_->row_by_row();
@@ -427,8 +438,7 @@ result_in<Mode, login> find_login(std::shared_ptr<const options> settings,
 template <class Mode>
 result_in<Mode, std::shared_ptr<session>> open_as(std::shared_ptr<const options> settings,
                                                   std::shared_ptr<detail::servers_tried> known,
-                                                  login by) {
-    instant deadline = deadline_after(settings->connect_timeout);
+                                                  login by, instant deadline) {
     std::vector<attempt> list = co_await look_up<Mode>(settings);
     for (std::size_t i = 0;; ++i) {
         std::size_t left = list.size() - i;
@@ -447,20 +457,79 @@ result_in<Mode, std::shared_ptr<session>> open_as(std::shared_ptr<const options>
 /// Has the source of the credentials asked once more if the server refuses them: they may have
 /// changed meanwhile.
 template <class Mode>
-result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
-                                               std::shared_ptr<detail::servers_tried> known,
-                                               std::shared_ptr<logins> past) {
+result_in<Mode, std::shared_ptr<session>> log_in(std::shared_ptr<const options> settings,
+                                                 std::shared_ptr<detail::servers_tried> known,
+                                                 std::shared_ptr<logins> past, instant* until) {
     for (bool again = false;; again = true) {
         login by = co_await find_login<Mode>(settings, past->threads());
         const credentials sent = by.sent();
         past->check(sent);
+        *until = deadline_after(settings->connect_timeout);
         try {
-            co_return co_await open_as<Mode>(settings, known, by);
+            co_return co_await open_as<Mode>(settings, known, by, *until);
         } catch (const login_refused& e) {
             past->note_refused(sent, e);
             if (again) throw;
         }
     }
+}
+
+template <class Mode>
+result_in<Mode, void> reset(std::shared_ptr<session> on, instant until) {
+    on->take_over_pending_reset();
+    scripts most(on, on->reset_statements());
+    co_await Mode::drive(most, until);
+    if (!on->reset_succeeded(most.reply())) {
+        scripts all(on, {detail::discard_all});
+        co_await Mode::drive(all, until);
+        on->forget_kept();
+    }
+    if (on->repeats_on_open()) {
+        conversation again(on, conversation::origin::connector);
+        again.repeat_on_open();
+        co_await Mode::drive(again, until);
+    }
+    on->note_reset();
+}
+
+/// Through a pooler, what on_open sets would reach the sessions of other clients. Where resets go
+/// with the next request, the trial has shown that there is none.
+template <class Mode>
+result_in<Mode, void> refuse_pooler(std::shared_ptr<session> on, instant until) {
+    bool direct = on->mode() == reset_mode::with_next;
+    if (!direct) direct = co_await is_direct<Mode>(on, until);
+    if (!direct)
+        throw connection_error(error_kind::final,
+                               "cenote: PostgreSQL: on_open needs a direct connection to the "
+                               "server, because a pooler would give the session to other clients, "
+                               "too");
+}
+
+/// After on_open the session is reset, so that the first lease finds the same as all others, and a
+/// statement that cannot be repeated fails the open.
+template <class Mode>
+result_in<Mode, void> set_up(std::shared_ptr<const options> settings,
+                             std::shared_ptr<connection> on, std::shared_ptr<session> of,
+                             std::shared_ptr<user_threads> threads, instant until) {
+    if (!connector_detail::has_on_open(*settings)) co_return;
+    co_await refuse_pooler<Mode>(of, until);
+    of->note_on_open_begins(until);
+    co_await connector_detail::call_on_open<Mode>(settings, std::move(on), std::move(threads),
+                                                  until);
+    co_await reset<Mode>(of, until);
+    of->note_on_open_ended();
+}
+
+/// `wrap`: makes a connection of a session.
+template <class Mode, class Wrap>
+result_in<Mode, connection> open(std::shared_ptr<const options> settings,
+                                 std::shared_ptr<detail::servers_tried> known,
+                                 std::shared_ptr<logins> past, Wrap wrap) {
+    instant until{};
+    std::shared_ptr<session> made = co_await log_in<Mode>(settings, known, past, &until);
+    std::shared_ptr<connection> on = wrap(made);
+    co_await set_up<Mode>(settings, on, made, past->threads(), until);
+    co_return std::move(*on);
 }
 
 }  // namespace
@@ -511,20 +580,6 @@ result_in<Mode, bool> probe(std::shared_ptr<session> on) {
     co_return has_wanted_role(*on, ask.reply());
 }
 
-template <class Mode>
-result_in<Mode, void> reset(std::shared_ptr<session> on) {
-    instant until = on->deadline();
-    on->take_over_pending_reset();
-    scripts most(on, on->reset_statements());
-    co_await Mode::drive(most, until);
-    if (!on->reset_succeeded(most.reply())) {
-        scripts all(on, {detail::discard_all});
-        co_await Mode::drive(all, until);
-        on->forget_kept();
-    }
-    on->note_reset();
-}
-
 }  // namespace
 
 std::string connector::endpoint() const {
@@ -545,7 +600,10 @@ connector::connector(options settings)
 }
 
 connection connector::open() {
-    return connection(postgres::open<blocking>(settings_, known_, logins_).get());
+    auto wrap = [](const std::shared_ptr<session>& s) {
+        return std::make_shared<connection>(connection(s));
+    };
+    return postgres::open<blocking>(settings_, known_, logins_, wrap).get();
 }
 
 bool connector::probe(connection& c) {
@@ -553,7 +611,7 @@ bool connector::probe(connection& c) {
 }
 
 void connector::reset(connection& c) {
-    postgres::reset<blocking>(c.own().shared_from_this()).get();
+    postgres::reset<blocking>(c.own().shared_from_this(), c.own().deadline()).get();
 }
 
 void connector::close(connection& c) noexcept { c.end(); }
@@ -572,9 +630,10 @@ void connector::forsake(connection& c) noexcept {
 }
 
 asio::awaitable<connection> async_connector::open() {
-    std::shared_ptr<session> made =
-        co_await postgres::open<awaited>(blocking_.settings_, blocking_.known_, blocking_.logins_);
-    co_return connection(std::move(made));
+    auto wrap = [](const std::shared_ptr<session>& s) {
+        return std::make_shared<connection>(connection(s));
+    };
+    return postgres::open<awaited>(blocking_.settings_, blocking_.known_, blocking_.logins_, wrap);
 }
 
 asio::awaitable<bool> async_connector::probe(connection& c) {
@@ -582,7 +641,7 @@ asio::awaitable<bool> async_connector::probe(connection& c) {
 }
 
 asio::awaitable<void> async_connector::reset(connection& c) {
-    return postgres::reset<awaited>(c.own().shared_from_this());
+    return postgres::reset<awaited>(c.own().shared_from_this(), c.own().deadline());
 }
 
 }  // namespace cenote::postgres

@@ -28,6 +28,7 @@ public:
     /// COPY is not possible in pipeline mode, so a pending reset and setup go first.
     template <class Mode>
     result_in<Mode, void> begin(std::string_view text) {
+        on_->opened().refuse("COPY");
         if (on_->reset_pending() || on_->setup_pending()) {
             conversation first(on_, conversation::origin::connector);
             first.set_up();

@@ -128,6 +128,7 @@ private:
 }  // namespace
 
 std::unique_ptr<listening_detail::receiver> connection::receiver() {
+    own().opened().refuse("a receiver");
     return std::make_unique<postgres::receiver>(
         std::static_pointer_cast<session>(own().shared_from_this()));
 }

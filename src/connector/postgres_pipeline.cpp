@@ -264,6 +264,7 @@ result_in<Mode, void> set_up(std::shared_ptr<session> on) {
 template <class Mode, class Text, class Rows>
 result_in<Mode, std::uint64_t> execute_many(std::shared_ptr<session> on, Text text, Rows rows,
                                             sql::many_options how) {
+    on->opened().refuse("execute_many()");
     co_await set_up<Mode>(on);
     detail::many_rows all(on, text, *rows, how);
     if (!all.begin()) co_return 0;
@@ -281,6 +282,7 @@ statement_span statements_of(const std::shared_ptr<const sql::batch>& of) {
 template <class Mode, class Batch>
 result_in<Mode, std::vector<sql::result>> execute_batch(std::shared_ptr<session> on, Batch what,
                                                         sql::many_options how) {
+    on->opened().refuse("a batch");
     std::vector<sql::result> results;
     const statement_span statements = statements_of(what);
     if (statements.empty()) co_return results;

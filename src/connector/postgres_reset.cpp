@@ -24,14 +24,11 @@ constexpr const char* discard_all_but_kept =
     "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
 
 /// The pieces in front of a request. Unlike DISCARD ALL none of them commits at once, so they need
-/// a transaction. It names its level because the session's default level may be one that waits.
-constexpr std::array<const char*, 7> discard_most{"begin isolation level read committed",
-                                                  "close all",
-                                                  "set session authorization default",
-                                                  "reset all",
-                                                  "unlisten *",
-                                                  "discard temp",
-                                                  "discard sequences"};
+/// a transaction.
+constexpr std::array<const char*, 7> discard_most{
+    begin_own,          "close all",  "set session authorization default",
+    "reset all",        "unlisten *", "discard temp",
+    "discard sequences"};
 
 /// The last piece, which is a kept statement itself: planning it takes longer than all others. A
 /// prepared statement that is not a kept one raises an error, because there is no second try; the
@@ -48,17 +45,22 @@ constexpr const char* discard_rest =
 }  // namespace
 
 std::size_t session::send_pending_reset() {
+    const std::size_t pieces = send_reset();
+    if (pieces == 0 || !repeats_on_open()) return pieces;
+    const std::size_t more = send_on_open();
+    return more == 0 ? 0 : pieces + more;
+}
+
+std::size_t session::send_reset() {
     std::size_t pieces = 0;
     auto count = [&pieces](int success) { return success != 0 && ++pieces > 0; };
-    auto send = [&](const char* text) {
-        return count(PQsendQueryParams(handle(), text, 0, nullptr, nullptr, nullptr, nullptr, 0));
-    };
-    if (!spares_kept()) return send(discard_all) ? pieces : 0;
-    if (!std::ranges::all_of(discard_most, send)) return 0;
+    auto send_piece = [&](const char* text) { return count(send(text, {}) ? 1 : 0); };
+    if (!spares_kept()) return send_piece(discard_all) ? pieces : 0;
+    if (!std::ranges::all_of(discard_most, send_piece)) return 0;
     if (!reset_is_prepared_ && !count(PQsendPrepare(handle(), rest_name, discard_rest, 0, nullptr)))
         return 0;
     bool sent = count(PQsendQueryPrepared(handle(), rest_name, 0, nullptr, nullptr, nullptr, 0)) &&
-                send("commit");
+                send_piece("commit");
     return sent ? pieces : 0;
 }
 
@@ -111,6 +113,7 @@ void session::note_prepare(std::string_view text) noexcept {
 }
 
 void session::note_handle_exposed() {
+    opened_.refuse("what is done with native_handle()");
     condition_.note_changed();
     note_own_settings();
     note_names_changed();

@@ -119,6 +119,11 @@ session::session(std::shared_ptr<const options> settings, handle_ptr connected)
             "cenote: PostgreSQL: cannot switch the connection to non-blocking mode");
     if (mode_ == reset_mode::with_next && !resets_with_next(PQserverVersion(handle())))
         mode_ = reset_mode::at_release;
+    note_parse_settings();
+}
+
+void session::note_parse_settings() {
+    initial_parse_settings_.clear();
     for (const char* name : parse_settings) {
         const char* value = PQparameterStatus(handle(), name);
         initial_parse_settings_.emplace_back(value == nullptr ? "" : value);
@@ -302,6 +307,13 @@ void exchanging::begin_pipeline() {
     if (reset_results_ == 0) fail();
 }
 
+void exchanging::begin_repetition() {
+    if (PQenterPipelineMode(handle()) == 0) fail();
+    repeats_ = true;
+    reset_results_ = with_->send_on_open();
+    if (reset_results_ == 0) fail();
+}
+
 bool exchanging::flush() {
     int left = PQflush(handle());
     if (left < 0) fail();
@@ -315,18 +327,20 @@ void exchanging::consume() {
     if (read_.bytes() > with_->settings().max_reply_bytes) refuse_length(*with_);
 }
 
-/// Each piece of the reset has a result and a null.
+/// Each piece of the reset has a result and a null. Only the first with rows is the connector's.
 bool exchanging::on_reset_result(result_ptr r) {
     if (r != nullptr) {
         switch (PQresultStatus(r.get())) {
             case PGRES_COMMAND_OK: return false;
-            case PGRES_TUPLES_OK: reset_reply_ = std::move(r); return false;
+            case PGRES_TUPLES_OK:
+                if (reset_reply_ == nullptr) reset_reply_ = std::move(r);
+                return false;
             default: fail_unrun(r.get());
         }
     }
     if (PQstatus(handle()) != CONNECTION_OK) fail();
     if (--reset_results_ > 0) return false;
-    with_->note_pending_reset_done(reset_reply_.get());
+    if (!repeats_) with_->note_pending_reset_done(reset_reply_.get());
     return true;
 }
 
@@ -344,7 +358,7 @@ failure exchanging::classified(failure f) const {
     bool for_reading = wanted == server_role::standby || wanted == server_role::read_only ||
                        wanted == server_role::prefer_standby;
     bool by_session = with_->has_own_settings() || with_->only_reads() ||
-                      is_read_only_by_default(with_->settings());
+                      with_->opened_read_only() || is_read_only_by_default(with_->settings());
     bool takes_writes =
         is_off("in_hot_standby") && (by_session || is_off("default_transaction_read_only"));
     if (for_reading || takes_writes) f.kind = error_kind::statement;
@@ -400,6 +414,11 @@ void exchanging::fail_unrun(const PGresult* why) {
     if (f.kind == error_kind::statement) f.kind = error_kind::connection;
     unrun_ = true;
     with_->condition().note_broken(f.kind);
+    if (repeats_)
+        throw connection_error(f.kind,
+                               "cenote: PostgreSQL: what on_open has run could not be repeated: " +
+                                   f.text + " [" + f.sqlstate + "]",
+                               f.sqlstate);
     throw statement_not_run(f.kind,
                             "cenote: PostgreSQL: the statement was not run, because the session "
                             "of an earlier lease could not be reset: " +
@@ -418,6 +437,14 @@ void conversation::reset() {
 void conversation::set_up() {
     sets_up_ = true;
     reset();
+}
+
+void conversation::repeat_on_open() {
+    begin();
+    pipelined_ = true;
+    begin_repetition();
+    answered_ = true;
+    sent(1);
 }
 
 void conversation::query(std::string_view text, std::span<const sql::parameter> parameters) {

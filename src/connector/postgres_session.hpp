@@ -25,6 +25,7 @@
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
 #include "connector/meter.hpp"
+#include "connector/on_open.hpp"
 #include "connector/result_sink.hpp"
 #include "connector/statement_cache.hpp"
 
@@ -71,6 +72,8 @@ struct kept_statement {
     /// The type of a parameter was inferred and may become wrong: never prepare it.
     bool unfit = false;
 };
+
+class libpq_parameters;
 
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
@@ -126,7 +129,9 @@ public:
     connector_detail::condition& condition() noexcept { return condition_; }
     const options& settings() const noexcept { return *settings_; }
     /// Of an operation that begins now.
-    instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
+    instant deadline() const noexcept {
+        return opened_.limit(connector_detail::deadline_after(timeout_));
+    }
 
     /// Whether libpq and the socket have nothing unread.
     bool quiet() noexcept;
@@ -159,6 +164,22 @@ public:
     bool reset_succeeded(const PGresult* reply);
     /// The session is as it was when it was opened, except for kept statements.
     void note_reset() noexcept;
+
+    // What on_open has run, which each reset repeats (postgres_setup.cpp, decision 0044).
+
+    connector_detail::opening_record& opened() noexcept { return opened_; }
+    /// on_open has run a statement. Throws std::logic_error if it cannot be repeated.
+    void note_opened(std::string_view text, std::span<const sql::parameter> parameters,
+                     const PGresult* reply);
+    bool repeats_on_open() const noexcept { return !opened_.statements().empty(); }
+    /// Sends it in pipeline mode, outside of a transaction. Returns the number of pieces, 0 if
+    /// libpq fails.
+    std::size_t send_on_open();
+    /// Before on_open, and when it has ended and the session was reset.
+    void note_on_open_begins(instant until);
+    void note_on_open_ended();
+    /// Whether on_open has made transactions read-only, which says nothing about the server.
+    bool opened_read_only() const noexcept { return opened_read_only_; }
 
     // The setup of a lease: its role and its settings (postgres_setup.cpp, decision 0040).
 
@@ -235,6 +256,11 @@ private:
     bool set_up_handle() noexcept;
     /// Whether a reset has to spare the kept statements.
     bool spares_kept() const noexcept { return has_kept_ && kept_.on(); }
+    std::size_t send_reset();
+    bool send(const char* text, const libpq_parameters& with) noexcept;
+    void note_parse_settings();
+    /// Whether transactions are read-only by default. PostgreSQL tells it since version 14.
+    bool starts_read_only() const;
 
     std::shared_ptr<const options> settings_;
     handle_ptr handle_;
@@ -251,6 +277,8 @@ private:
     bool has_own_settings_ = false;
     bool only_reads_ = false;
     std::vector<std::string> initial_parse_settings_;
+    connector_detail::opening_record opened_;
+    bool opened_read_only_ = false;
     std::shared_ptr<const sql::lease_setup> setup_;  // of this lease
     bool setup_done_ = false;
     bool setup_changes_parsing_ = false;
@@ -298,9 +326,11 @@ protected:
     }
     /// Enters pipeline mode, and sends the pending reset if there is one.
     void begin_pipeline();
+    /// Enters pipeline mode, and sends what on_open has run.
+    void begin_repetition();
     bool resets() const noexcept { return reset_results_ > 0; }
-    /// One of the results of a pending reset, or a null. True: that was the last; then drop
-    /// notifications, since an earlier lease was listening until the reset.
+    /// One of the results of a pending reset or of the repetition, or a null. True: that was the
+    /// last; then drop notifications, since an earlier lease was listening until the reset.
     bool on_reset_result(result_ptr r);
     /// Sends what libpq has buffered. True: everything is sent.
     bool flush();
@@ -326,6 +356,7 @@ private:
     std::optional<connector_detail::exchange> exchange_;
     bool ended_ = false;
     std::size_t reset_results_ = 0;  // that have not come yet
+    bool repeats_ = false;           // only what on_open has run
     bool unrun_ = false;             // the server has skipped the request
     connector_detail::meter read_;
     result_ptr reset_reply_;
@@ -358,6 +389,8 @@ public:
     void reset();
     /// Only the pending reset and the pending setup.
     void set_up();
+    /// Only what on_open has run.
+    void repeat_on_open();
     /// Directly after a request: step() returns at each row.
     void row_by_row();
     /// Before a query that is a COPY in this direction: step() returns when the COPY has begun.
@@ -589,6 +622,8 @@ private:
 
 // Pending resets: which servers support them.
 
+/// Begins a transaction of the connector. The session's default level may be one that waits.
+inline constexpr const char* begin_own = "begin isolation level read committed";
 /// Ends prepared statements, too.
 inline constexpr const char* discard_all = "discard all";
 

@@ -1,5 +1,5 @@
-// The setup of a lease: its role and its settings, in front of its first request
-// (docs/decisions/0040).
+// What is sent after a reset, in front of the next request: what on_open has run, and the setup of
+// the lease with its role and settings (docs/decisions/0040 and 0044).
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -58,7 +58,55 @@ constexpr const char* refusal =
 
 }  // namespace
 
+bool session::send(const char* text, const libpq_parameters& with) noexcept {
+    return PQsendQueryParams(handle(), text, with.count(), with.types(), with.values(),
+                             with.lengths(), with.formats(), 0) != 0;
+}
+
+// What on_open has run.
+
+void session::note_opened(std::string_view text, std::span<const sql::parameter> parameters,
+                          const PGresult* reply) {
+    constexpr std::array<std::string_view, 8> in_transactions{
+        "BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE", "LISTEN"};
+    if (PQresultStatus(reply) == PGRES_EMPTY_QUERY) return;
+    const std::string_view tag = PQcmdStatus(const_cast<PGresult*>(reply));
+    const std::string_view first = tag.substr(0, tag.find(' '));
+    if (std::ranges::find(in_transactions, first) != in_transactions.end())
+        connector_detail::refuse_in_on_open("a reset cannot repeat " + std::string(tag));
+    opened_.add(text, parameters);
+}
+
+/// In a transaction of its own, as the setup of a lease.
+std::size_t session::send_on_open() {
+    const libpq_parameters none;
+    bool sent = send(begin_own, none);
+    for (const sql::bound_statement& each : opened_.statements())
+        sent = sent && send(each.text().c_str(), libpq_parameters(each.parameters()));
+    sent = sent && send("commit", none);
+    return sent ? opened_.statements().size() + 2 : 0;
+}
+
+bool session::starts_read_only() const {
+    const char* value = PQparameterStatus(handle(), "default_transaction_read_only");
+    return value != nullptr && std::string_view(value) == "on";
+}
+
+void session::note_on_open_begins(instant until) {
+    opened_read_only_ = !starts_read_only();
+    opened_.begin(until);
+}
+
+void session::note_on_open_ended() {
+    opened_read_only_ = opened_read_only_ && starts_read_only();
+    note_parse_settings();
+    opened_.end();
+}
+
+// The setup of a lease.
+
 void session::use(std::shared_ptr<const sql::lease_setup> setup) {
+    opened_.refuse("the setup of a lease");
     if (setup_ != nullptr) throw std::logic_error("cenote: a lease can be set up only once");
     bool changes_parsing = false;
     for (const auto& [name, value] : setup->settings) {
@@ -116,15 +164,15 @@ std::size_t session::send_setup() {
         set("statement_timeout", made.back().c_str());
     }
     if (!setup_->role.empty()) set("role", setup_->role.c_str());
-    auto send = [this](const char* text, const std::vector<const char*>& with) {
-        return PQsendQueryParams(handle(), text, static_cast<int>(with.size()), nullptr,
-                                 with.data(), nullptr, nullptr, 0) != 0;
+    const libpq_parameters none;
+    auto send_settings = [&] {
+        return PQsendQueryParams(handle(), texts.c_str(), static_cast<int>(values.size()), nullptr,
+                                 values.data(), nullptr, nullptr, 0) != 0;
     };
     // In the modes that trust the borrower's statements, too.
     if (mode_ == reset_mode::with_next) used_ = true;
     else condition_.note_changed();
-    bool sent = send("begin isolation level read committed", {}) && send(texts.c_str(), values) &&
-                send("commit", {});
+    bool sent = send(begin_own, none) && send_settings() && send("commit", none);
     return sent ? 3 : 0;
 }
 

@@ -94,7 +94,11 @@ connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(st
 
 session& connection::own() const { return static_cast<session&>(sql::connection::own()); }
 
-sqlite3* connection::native_handle() const { return own().handle(); }
+sqlite3* connection::native_handle() const {
+    session& on = own();
+    if (on.setup_pending()) exchanged(on, [](session& s) { return s.set_up_for_handle(), true; });
+    return on.handle();
+}
 
 void connection::only_read(bool on) noexcept {
     if (session_ != nullptr) own().only_read(on);
@@ -252,7 +256,10 @@ connector::connector(options settings)
 
 connection connector::open() {
     connection made(std::make_shared<session>(settings_, line_));
-    if (settings_->on_open) settings_->on_open(made);
+    if (settings_->on_open) {
+        made.own().begin_on_open();
+        settings_->on_open(made);
+    }
     made.own().finish_opening();
     return made;
 }

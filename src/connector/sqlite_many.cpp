@@ -208,6 +208,7 @@ void session::perform_row(const compiled& s, many_rows& rows) {
     take_turn(s);
     const std::int64_t before = sqlite3_total_changes64(handle_);
     while (step(s.handle.get())) continue;
+    note_opened(s, rows.values);
     if (sqlite3_total_changes64(handle_) != before)
         rows.affected += static_cast<std::uint64_t>(sqlite3_changes64(handle_));
 }

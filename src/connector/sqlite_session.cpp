@@ -237,9 +237,29 @@ void session::install_busy_handler() {
     sqlite3_busy_handler(handle_, wait, this);
 }
 
+void session::begin_on_open() {
+    opened_.begin(instant::max());
+    watch_statements();
+    by_connector_ = false;
+}
+
 void session::finish_opening() {
+    if (in_transaction()) connector_detail::refuse_in_on_open("it leaves a transaction open");
+    end_lease();
+    by_connector_ = true;
     note_begun();
     note_baseline();
+    limit time(*this);
+    attached_ = attached();
+    if (!opened_.statements().empty()) drop_temporaries();
+    repeat_on_open();
+    opened_.end();
+    has_changed_ = cannot_undo_ = false;
+    watch_statements();
+    by_connector_ = false;
+}
+
+void session::watch_statements() {
     sqlite3_set_authorizer(
         handle_,
         [](void* me, int action, const char* name, const char* argument, const char* database,
@@ -248,7 +268,6 @@ void session::finish_opening() {
             return SQLITE_OK;
         },
         this);
-    by_connector_ = false;
 }
 
 void session::note_baseline() {
@@ -278,13 +297,20 @@ void session::note(int action, const char* name, const char* argument, const cha
             std::string_view where = database == nullptr ? "" : database;
             auto& all = compiled_writes_;
             (where == "main" ? all.main : where == "temp" ? all.temporary : all.attached) = true;
+            if (all.temporary && !opened_.statements().empty())
+                has_changed_ = compiled_change_ = true;
             break;
         }
         case SQLITE_PRAGMA:
             if (argument != nullptr) note_pragma(lower(name));
             break;
-        case SQLITE_ATTACH:
         case SQLITE_DETACH:
+            // It may be in memory, and is then gone.
+            if (name != nullptr && std::ranges::find(attached_, lower(name)) != attached_.end())
+                cannot_undo_ = true;
+            has_changed_ = compiled_change_ = true;
+            break;
+        case SQLITE_ATTACH:
         case SQLITE_CREATE_TEMP_INDEX:
         case SQLITE_CREATE_TEMP_TABLE:
         case SQLITE_CREATE_TEMP_TRIGGER:
@@ -326,12 +352,14 @@ void session::reset() {
         undo_pragmas();  // first: one of them may forbid the rest
         drop_temporaries();
         detach_all();
+        repeat_on_open();
         has_changed_ = false;
     }
     by_connector_ = false;
 }
 
 void session::use(std::shared_ptr<const sql::lease_setup> setup) {
+    opened_.refuse("the setup of a lease");
     if (!setup->role.empty()) throw std::invalid_argument("cenote: SQLite has no roles");
     for (const auto& [name, value] : setup->settings) {
         if (!std::ranges::binary_search(session_pragmas, lower(name)))
@@ -378,10 +406,33 @@ void session::drop_temporaries() {
     }
 }
 
-void session::detach_all() {
+/// The names of attached databases, in lower case.
+std::vector<std::string> session::attached() {
+    std::vector<std::string> names;
     for (const sql::row& each : run("PRAGMA database_list")) {
-        auto name = each.get<std::string>("name");
-        if (name != "main" && name != "temp") run("DETACH " + quoted(name));
+        std::string name = lower(each.get<std::string>("name"));
+        if (name != "main" && name != "temp") names.push_back(std::move(name));
+    }
+    return names;
+}
+
+void session::detach_all() {
+    for (const std::string& name : attached())
+        if (std::ranges::find(attached_, name) == attached_.end()) run("DETACH " + quoted(name));
+}
+
+// What on_open has run. Its pragmas are the baseline, and its databases stay attached; temporary
+// objects are made again.
+
+void session::note_opened(const compiled& s, std::span<const sql::parameter> parameters) {
+    if (opened_.is_open() && s.is_temporary) opened_.add(sqlite3_sql(s.handle.get()), parameters);
+}
+
+void session::repeat_on_open() {
+    for (const sql::bound_statement& each : opened_.statements()) {
+        compiled s = compile(each.text());
+        connector_detail::result_sink to;
+        collect(s, each.parameters(), to);
     }
 }
 
@@ -416,6 +467,7 @@ compiled session::compile(std::string_view text, unsigned flags) {
     bool changes = sqlite3_stmt_readonly(raw) == 0;
     made.writes = changes && (whole || where.main || where.attached);
     made.writes_to_main = changes && (whole || where.main);
+    made.is_temporary = changes && where.temporary;
     return made;
 }
 
@@ -512,10 +564,16 @@ void session::perform(std::string_view text, std::span<const sql::parameter> par
                       sql::row_sink& to) {
     limit time(*this);
     set_up_lease();
-    if (kept_.on() && !connector_detail::has_trace_comment(text))
-        return perform_kept(text, parameters, to);
+    bool keeps = kept_.on() && !opened_.is_open() && !connector_detail::has_trace_comment(text);
+    if (keeps) return perform_kept(text, parameters, to);
     compiled s = compile(text);
     collect(s, parameters, to);
+    note_opened(s, parameters);
+}
+
+void session::set_up_for_handle() {
+    limit time(*this);
+    set_up_lease();
 }
 
 /// SQLite reports changes of the session when it compiles a statement, not when it runs one. So a
@@ -544,6 +602,7 @@ void session::perform(const sql::statement& prepared, std::span<const sql::param
     const compiled& s = find(prepared);
     rewind at_the_end{s.handle.get()};
     collect(s, parameters, to);
+    note_opened(s, parameters);
 }
 
 sql::statement session::begin(std::string_view text, std::span<const sql::parameter> parameters) {

@@ -20,6 +20,7 @@
 #include "cenote/sqlite.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/on_open.hpp"
 #include "connector/result_sink.hpp"
 #include "connector/sqlite_line.hpp"
 #include "connector/statement_cache.hpp"
@@ -37,6 +38,7 @@ struct compiled {
     std::unique_ptr<sqlite3_stmt, finalize> handle;
     bool writes = false;          // what other connections can see
     bool writes_to_main = false;  // to the connection's own file
+    bool is_temporary = false;    // a reset undoes what it does to temporary objects
 };
 
 /// The rows of execute_many, and what became of them.
@@ -70,7 +72,8 @@ public:
 
     /// Opens and sets up. Throws connection_error. `line`: null if the database is read-only.
     session(std::shared_ptr<const options> settings, std::shared_ptr<writers_line> line);
-    /// After options::on_open: each lease shall begin with the present settings.
+    /// Before and after options::on_open: each lease shall begin with the session as it is then.
+    void begin_on_open();
     void finish_opening();
     ~session() override;
     session(const session&) = delete;
@@ -108,6 +111,7 @@ public:
                                                     std::shared_ptr<sql::row_sink> to) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     void use(std::shared_ptr<const sql::lease_setup> setup) override;
+    bool setup_pending() const noexcept { return setup_ != nullptr; }
     bool in_transaction() const noexcept override;
     bool broken() const noexcept override { return condition_.broken(); }
 
@@ -131,6 +135,8 @@ public:
     void commit_together();
     void undo_together() noexcept;
 
+    /// Before a borrower gets the handle: the pending setup of the lease.
+    void set_up_for_handle();
     bool probe();
     /// Undoes what the last lease has changed. Throws if that is impossible.
     void reset();
@@ -171,7 +177,11 @@ private:
     void open();
     void set_up();
     void install_busy_handler();
+    void watch_statements();
     void note_baseline();
+    std::vector<std::string> attached();
+    void note_opened(const compiled& s, std::span<const sql::parameter> parameters);
+    void repeat_on_open();
     void perform_kept(std::string_view text, std::span<const sql::parameter> parameters,
                       sql::row_sink& to);
     void note(int action, const char* name, const char* argument, const char* database);
@@ -214,7 +224,9 @@ private:
     } compiled_writes_;
     std::vector<compiled> statements_;
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas of a new session
-    std::shared_ptr<const sql::lease_setup> setup_;              // of this lease, not made yet
+    connector_detail::opening_record opened_;                    // the temporary objects of on_open
+    std::vector<std::string> attached_;              // databases that on_open has attached
+    std::shared_ptr<const sql::lease_setup> setup_;  // of this lease, not made yet
     bool has_changed_ = false;
     bool cannot_undo_ = false;
     bool waits_ = true;         // for locks

@@ -2,9 +2,15 @@
 #include "connector/work.hpp"
 
 #include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <string>
 #include <thread>
 
 #include "cenote/detail/process.hpp"
+#include "cenote/server_error.hpp"
 
 namespace cenote::connector_detail {
 
@@ -54,7 +60,30 @@ bool run_detached(std::function<void()> what) noexcept {
     }
 }
 
-// Threads for functions of the user.
+// Functions of the user.
+
+void run_on_own_loop(boost::asio::awaitable<void> what,
+                     std::chrono::steady_clock::time_point deadline, const char* name) {
+    namespace asio = boost::asio;
+    asio::io_context loop(1);
+    asio::cancellation_signal stop;
+    std::exception_ptr error;
+    bool over = false;
+    auto note_end = [&](std::exception_ptr thrown) {
+        error = std::move(thrown);
+        over = true;
+    };
+    asio::co_spawn(loop, std::move(what), asio::bind_cancellation_slot(stop.slot(), note_end));
+    loop.run_until(deadline);
+    const bool late = !over;
+    if (late) {
+        stop.emit(asio::cancellation_type::terminal);
+        loop.run();
+    }
+    if (error == nullptr) return;
+    if (late) throw exchange_timeout(std::string("cenote: timed out waiting for ") + name);
+    std::rethrow_exception(error);
+}
 
 void user_threads::post(const std::shared_ptr<work_detail::loop_waiter>& call) {
     constexpr std::size_t max_running = 4;

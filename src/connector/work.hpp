@@ -15,6 +15,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -32,6 +33,11 @@ namespace cenote::connector_detail {
 
 /// The threads; started at their first use, and again after a fork.
 boost::asio::thread_pool& work_threads();
+
+/// Runs a coroutine of the user on an event loop of its own. Cancels it at the deadline, and waits
+/// for its end. Throws what it throws, and exchange_timeout. `name`: of the option.
+void run_on_own_loop(boost::asio::awaitable<void> what,
+                     std::chrono::steady_clock::time_point deadline, const char* name);
 
 /// Runs a function without a way to wait for it, such as a cancel request. Has two threads of its
 /// own, since the call may hang with the server. False: the queue is full, the function is not run.

@@ -25,6 +25,16 @@ std::string clause_for(isolation level) {
     return {};
 }
 
+template <class Options>
+void take_on_open(Options& where, const database_options& how) {
+    if (how.on_open == nullptr) return;
+    bool twice = where.on_open != nullptr;
+    if constexpr (requires { where.async_on_open; })
+        twice = twice || where.async_on_open != nullptr;
+    if (twice) throw std::invalid_argument("cenote: on_open is set twice");
+    where.on_open = how.on_open;
+}
+
 /// `if_trusted`: how sessions are reset if statements are trusted. `of_replica`: the role that a
 /// replica must have.
 template <class Kind, class Reset, class Role>
@@ -37,6 +47,7 @@ server make_networked(typename Kind::options where, const database_options& how,
             if (as == role::primary) where.role_of_server = Role::read_write;
             if (as == role::replica) where.role_of_server = of_replica;
         }
+        take_on_open(where, how);
         bool resets_in_full = where.reset != if_trusted;
         return {typename Kind::connector(std::move(where)), resets_in_full, 0, how.trace_comments};
     } else {
@@ -48,6 +59,7 @@ template <class Kind>
 server make_local(typename Kind::options where, const database_options& how) {
     if constexpr (kinds::has<Kind>) {
         if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
+        take_on_open(where, how);
         // A database in memory is gone with its last connection.
         std::size_t min_size = where.mode == sqlite::open_mode::memory ? 1 : 0;
         return {typename Kind::connector(std::move(where)), true, min_size};

@@ -72,6 +72,27 @@ TEST(mariadb_preface, tells_why_it_was_refused) {
     }
 }
 
+/// The last packet may fail: what follows is read. An earlier one may not.
+TEST(mariadb_preface, goes_on_after_an_error_of_the_last) {
+    const std::string all = yes + no + behind;
+    for (std::size_t piece = 1; piece <= all.size(); ++piece) {
+        preface p;
+        p.begin({}, 2, true);
+        EXPECT_FALSE(p.last_failed());
+        EXPECT_EQ(left_of(p, all, piece), behind) << piece;
+        EXPECT_FALSE(p.refused());
+        EXPECT_FALSE(p.is_open());
+        ASSERT_TRUE(p.last_failed());
+        EXPECT_EQ(p.code(), 1064u);
+        EXPECT_EQ(p.sqlstate(), "42000");
+        EXPECT_EQ(p.text(), "nonsense");
+        p.begin({}, 3, true);
+        EXPECT_FALSE(p.last_failed());
+        left_of(p, all, piece);
+        EXPECT_TRUE(p.refused());
+    }
+}
+
 TEST(mariadb_preface, refuses_malformed_replies) {
     for (const std::string& odd : {"\0\0\0\x01"s, "\x01\0\0\x01\xfe"s, "\x01\0\0\x01\x05"s,
                                    "\x01\0\0\x01\xff"s, "\x03\0\0\x01\xff\x28\x04"s}) {

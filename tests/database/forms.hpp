@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cstdint>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -29,6 +30,14 @@ struct blocking {
     template <class T>
     static sql::cursor_of<T> stream_as(auto& on, const auto& text, const auto&... args) {
         return on.template stream_as<T>(text, args...);
+    }
+    static std::vector<sql::result> run_batch(auto& on, const sql::batch& all,
+                                              const sql::many_options& how) {
+        return on.execute(all, how);
+    }
+    static std::uint64_t run_many(auto& on, const auto& text, const auto& rows,
+                                  const sql::many_options& how) {
+        return on.execute_many(text, rows, how);
     }
     static transaction begin(auto& on, const auto&... how) { return on.begin(how...); }
     static void commit(transaction& t) { t.commit(); }
@@ -62,6 +71,14 @@ struct awaited {
     template <class T>
     static sql::cursor_of<T> stream_as(auto& on, const auto& text, const auto&... args) {
         return await_on(loop(0), on.template async_stream_as<T>(text, args...));
+    }
+    static std::vector<sql::result> run_batch(auto& on, const sql::batch& all,
+                                              const sql::many_options& how) {
+        return await_on(loop(0), on.async_execute(all, how));
+    }
+    static std::uint64_t run_many(auto& on, const auto& text, const auto& rows,
+                                  const sql::many_options& how) {
+        return await_on(loop(0), on.async_execute_many(text, rows, how));
     }
     static transaction begin(auto& on, const auto&... how) {
         return await_on(loop(0), on.async_begin(how...));

@@ -4,7 +4,9 @@
 // "replica"; see the tests that include this.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <source_location>
 #include <string>
 
@@ -85,9 +87,27 @@ TYPED_TEST_P(any_replicated_database, names_the_line_and_task_of_readers) {
     EXPECT_THROW(form::run(late, "SELECT 1"), timed_out_error);
 }
 
+TYPED_TEST_P(any_replicated_database, sets_up_the_connections_to_all_servers) {
+    using form = typename TypeParam::form;
+    auto calls = std::make_shared<std::atomic<int>>(0);
+    database all(this->at.primary_url(), replicas{this->at.replica_url()},
+                 {.pool = support::patient(1), .on_open = [calls](sql::connection& c) {
+                      c.execute("SELECT 1");
+                      ++*calls;
+                  }});
+    for (int again = 0; again < 3; ++again) {
+        form::run(all, "SELECT 1");
+        auto reader = all.scope({.read_only = true});
+        EXPECT_EQ(this->where(reader), "replica");
+    }
+    EXPECT_EQ(*calls, 2);
+    EXPECT_EQ(all.stats().opened, 2u);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(any_replicated_database, sends_only_those_to_replicas_who_only_read,
                             does_not_lose_a_replica_by_a_users_mistake,
-                            names_the_line_and_task_of_readers);
+                            names_the_line_and_task_of_readers,
+                            sets_up_the_connections_to_all_servers);
 
 /// With servers that can be stopped: each test has its own.
 template <class Kind>

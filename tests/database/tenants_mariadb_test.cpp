@@ -1,12 +1,17 @@
 // Roles and settings of one lease on MariaDB: each lease tries to read the table of another tenant.
 #include <array>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "cenote/database.hpp"
+#include "cenote/mariadb.hpp"
+#include "cenote/pool.hpp"
+#include "connector/awaiting.hpp"
 #include "connector/mariadb_place.hpp"
 #include "database/canceling.hpp"
 #include "database/forms.hpp"
@@ -117,6 +122,118 @@ TEST_F(tenants_mariadb, are_stopped_in_time) {
     for (int again = 0; again < 2; ++again)
         EXPECT_THROW(view.query("SELECT COUNT(*) FROM (SELECT SLEEP(600)) s"), statement_error);
     EXPECT_EQ(db.query("SELECT @@max_statement_time = 0").scalar<int>(), 1);
+}
+
+/// With the reset of an earlier lease or without one, in front of the first statement.
+TEST_F(tenants_mariadb, cost_no_round_trip) {
+    support::gate gate(the_mariadb().port());
+    gate.overlook(support::is_side_connection);
+    pool<mariadb::connection> one(mariadb::connector(mariadb_url(gate.port())),
+                                  support::patient(1));
+    auto setup = std::make_shared<sql::lease_setup>();
+    setup->role = tenants[0];
+    auto turns = [&](bool with_setup, auto use) {
+        auto c = one.acquire();
+        c->execute("SELECT 1");  // an earlier lease
+        c = {};
+        auto again = one.acquire();
+        if (with_setup) again->use(setup);
+        const std::size_t before = gate.turns();
+        use(*again);
+        const std::size_t after = gate.turns();
+        again.discard();
+        return after - before;
+    };
+    auto by_query = [](mariadb::connection& c) { c.execute("SELECT 1"); };
+    auto by_prepare = [](mariadb::connection& c) { c.execute(c.prepare("SELECT 1")); };
+    auto by_rows = [](mariadb::connection& c) { c.stream("SELECT 1").next(); };
+    auto awaited = [](mariadb::connection& c) { support::await(c.async_execute("SELECT 1")); };
+    EXPECT_EQ(turns(true, by_query), turns(false, by_query));
+    EXPECT_EQ(turns(true, by_prepare), turns(false, by_prepare));
+    EXPECT_EQ(turns(true, by_rows), turns(false, by_rows));
+    EXPECT_EQ(turns(true, awaited), turns(false, awaited));
+}
+
+/// Where statements go one by one, the setup is a statement of its own.
+TEST_F(tenants_mariadb, are_set_up_in_each_mode_of_reset) {
+    for (const char* mode : {"reset=with_next", "reset=at_release", "reset=by_tracking"}) {
+        SCOPED_TRACE(mode);
+        database db(mariadb_url(mode), {.pool = support::patient(1)});
+        expect_apart<blocking>(db);
+        expect_apart<awaited>(db);
+        EXPECT_LE(db.stats().opened, 13u);  // rows that are not read cost a connection
+    }
+}
+
+template <class Form>
+void expect_apart_with_many(database& db) {
+    for (int again = 0; again < 4; ++again) {
+        const std::string& mine = tenants[static_cast<std::size_t>(again % 2)];
+        const std::string& other = tenants[static_cast<std::size_t>((again + 1) % 2)];
+        const std::string insert = "INSERT INTO tenants.";
+        for (bool atomic : {true, false}) {
+            const sql::many_options how{.atomic = atomic};
+            database_view view = as(db, mine);
+            sql::batch both;
+            both.add(who).add("SELECT COUNT(*) FROM tenants." + mine);
+            auto seen_by_batch = Form::run_batch(view, both, how);
+            EXPECT_EQ(seen_by_batch[0][0].template get<std::string>(0), own(mine));
+            EXPECT_EQ(seen<Form>(db), none);
+            sql::batch wrong;
+            wrong.add("SELECT COUNT(*) FROM tenants." + other);
+            EXPECT_THROW(Form::run_batch(view, wrong, how), sql::batch_error);
+            EXPECT_EQ(seen<Form>(db), none);
+            const std::vector<int> rows{2, 3};
+            EXPECT_EQ(Form::run_many(view, insert + mine + " VALUES (?)", rows, how), 2u);
+            EXPECT_EQ(seen<Form>(db), none);
+            EXPECT_THROW(Form::run_many(view, insert + other + " VALUES (?)", rows, how),
+                         statement_error);
+            EXPECT_THROW(Form::run_many(db, insert + mine + " VALUES (?)", rows, how),
+                         statement_error);
+            EXPECT_EQ(seen<Form>(db), none);
+        }
+    }
+}
+
+TEST_F(tenants_mariadb, have_batches_and_many_rows) {
+    for (const std::string& t : tenants)
+        the_mariadb().execute_as_admin("GRANT INSERT ON tenants." + t + " TO " + t);
+    for (bool trusting : {false, true}) {
+        database db(mariadb_url(), {.pool = support::patient(1), .trust_statements = trusting});
+        expect_apart_with_many<blocking>(db);
+        expect_apart_with_many<awaited>(db);
+        EXPECT_EQ(db.stats().opened, 1u);
+    }
+}
+
+/// The replies are cut off after each byte: a statement that ran has run as the tenant.
+TEST_F(tenants_mariadb, leave_nothing_wherever_they_are_cut_off) {
+    support::gate gate(the_mariadb().port());
+    gate.overlook(support::is_side_connection);
+    pool<mariadb::connection> one(mariadb::connector(mariadb_url(gate.port())),
+                                  support::patient(1));
+    auto setup = std::make_shared<sql::lease_setup>();
+    setup->role = tenants[0];
+    setup->settings = {{"@tenant", tenants[0]}};
+    auto look = [](mariadb::connection& c) { return c.execute(who).scalar<std::string>(); };
+    bool whole = false;
+    for (std::size_t bytes = 0; !whole && bytes < 2000; bytes += support::slowly ? 11 : 3) {
+        SCOPED_TRACE(bytes);
+        EXPECT_EQ(look(*one.acquire()), none);
+        {
+            auto c = one.acquire();
+            c->use(setup);
+            gate.cut_after(bytes);
+            try {
+                EXPECT_EQ(look(*c), own(tenants[0]));
+                whole = true;
+            } catch (const connection_error&) {
+            }
+            gate.pass();
+        }
+        EXPECT_EQ(look(*one.acquire()), none);
+    }
+    EXPECT_TRUE(whole);
 }
 
 boost::asio::awaitable<void> look_as(database_view* as) { co_await as->async_query(who); }

@@ -51,6 +51,13 @@ void show(const std::string& channel, const std::string& payload);
 
 // clang-format off
 
+std::string instance_name();
+
+void set_up_database(std::string_view url) {
+    cenote::database db(url, {.on_open = [](cenote::sql::connection& c) {
+        c.execute("SELECT set_config('app.instance', $1, false)", instance_name());
+    }});
+}
 void listening(cenote::database& db) {
     cenote::notifications orders = db.listen("orders");
     while (auto n = orders.next()) {

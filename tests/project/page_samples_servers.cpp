@@ -212,6 +212,28 @@ void metrics(cenote::pool<session>& pool) {
     use(all.prometheus(), cenote::metrics::content_type);
 }
 
+std::string instance_name();
+
+void set_up_postgres(std::string_view url) {
+    cenote::postgres::options where = cenote::postgres::options::from_url(url);
+    where.on_open = [](cenote::postgres::connection& c) {
+        c.execute("select set_config('app.instance', $1, false)", instance_name());
+        c.execute("create temp table recent (id bigint primary key)");
+    };
+}
+void set_up_mariadb(std::string_view url) {
+    cenote::mariadb::options where = cenote::mariadb::options::from_url(url);
+    where.on_open = [](cenote::mariadb::connection& c) {
+        c.execute("SET @instance = ?", instance_name());
+        c.execute("CREATE TEMPORARY TABLE recent (id BIGINT PRIMARY KEY)");
+    };
+}
+void set_up_database(std::string_view url) {
+    cenote::database db(url, {.on_open = [](cenote::sql::connection& c) {
+        c.execute("SELECT set_config('app.instance', $1, false)", instance_name());
+    }});
+}
+
 void postgres() {
     cenote::pool<cenote::postgres::connection> pool{
         cenote::postgres::connector{"postgresql://app:secret@db.example.com/orders"}, {.max = 20}};
