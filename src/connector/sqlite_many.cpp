@@ -29,7 +29,6 @@ namespace {
 namespace asio = boost::asio;
 
 using detail::async_exchanged;
-using detail::exchanged;
 using detail::many_rows;
 using detail::session;
 using sql::detail::value_source;
