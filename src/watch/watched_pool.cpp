@@ -261,10 +261,11 @@ void take_sample(watched_pool& of, std::uint64_t number) {
         of.sampled_at = now;
     }
     if (!failed) return;
-    std::string text =
-        failure == nullptr ? "the next open succeeded" : on_one_line(vocabulary::text_of(failure));
+    std::string text = failure == nullptr ? "" : on_one_line(vocabulary::text_of(failure));
     text.resize(std::min(text.size(), shown_text_max));
     std::lock_guard lock(of.mutex);
+    if (failure == nullptr)  // an open has succeeded since
+        text = of.open_failure ? of.open_failure->text : "the next open succeeded";
     of.open_failure = cause{.kind = event_kind::open_failed,
                             .text = std::move(text),
                             .times = failures,
