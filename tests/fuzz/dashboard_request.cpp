@@ -50,7 +50,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static const access_policy rules{.hosts = {std::string(host)},
                                      .read_token = secret("open-open-open-open"),
                                      .control_token = secret(token),
-                                     .files = {"/", "/dashboard.css"}};
+                                     .files = {"/", "/dashboard.css"},
+                                     .metrics = true,
+                                     .health = true};
     std::string_view input(reinterpret_cast<const char*>(data), size);
     check_json(input);
     static_cast<void>(parse_flat_object(input));
@@ -78,6 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     switch (a.kind) {
         case resource_kind::file: require(a.file == "/" || a.file == "/dashboard.css"); break;
         case resource_kind::state: require(request.target.starts_with("/state")); break;
+        case resource_kind::metrics: require(request.target.starts_with("/metrics")); break;
+        case resource_kind::health: require(request.target.starts_with("/health")); break;
         case resource_kind::control:
             require(request.method == "POST" && request.target == "/control");
             bool has_token = false;
