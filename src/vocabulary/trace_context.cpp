@@ -22,7 +22,7 @@ int value_of(char digit) noexcept {
 }
 
 /// Reads two digits for each byte. False: a character is not a digit.
-bool read(std::string_view digits, std::span<std::uint8_t> into) noexcept {
+bool read_hex(std::string_view digits, std::span<std::uint8_t> into) noexcept {
     for (std::size_t i = 0; i < into.size(); ++i) {
         int high = value_of(digits[2 * i]);
         int low = value_of(digits[2 * i + 1]);
@@ -32,7 +32,7 @@ bool read(std::string_view digits, std::span<std::uint8_t> into) noexcept {
     return true;
 }
 
-void write(std::span<const std::uint8_t> bytes, std::string& to) {
+void write_hex(std::span<const std::uint8_t> bytes, std::string& to) {
     constexpr std::string_view digits = "0123456789abcdef";
     for (std::uint8_t byte : bytes) {
         to += digits[byte >> 4U];
@@ -50,9 +50,9 @@ std::optional<trace_context> trace_context::parse(std::string_view text) noexcep
         if (text[dash] != '-') return std::nullopt;
     trace_context it;
     std::uint8_t version = 0;
-    bool well = read(text, {&version, 1}) && read(text.substr(trace_id_at), it.trace_id) &&
-                read(text.substr(span_id_at), it.span_id) &&
-                read(text.substr(flags_at), {&it.flags, 1});
+    bool well = read_hex(text, {&version, 1}) && read_hex(text.substr(trace_id_at), it.trace_id) &&
+                read_hex(text.substr(span_id_at), it.span_id) &&
+                read_hex(text.substr(flags_at), {&it.flags, 1});
     if (!well || version == invalid_version || !it) return std::nullopt;
     // Later versions may append fields after another dash.
     bool longer = text.size() > length;
@@ -66,11 +66,11 @@ std::string trace_context::traceparent() const {
     if (!*this) return text;
     text.reserve(length);
     text += "00-";
-    write(trace_id, text);
+    write_hex(trace_id, text);
     text += '-';
-    write(span_id, text);
+    write_hex(span_id, text);
     text += '-';
-    write({&flags, 1}, text);
+    write_hex({&flags, 1}, text);
     return text;
 }
 
