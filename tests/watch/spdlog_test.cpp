@@ -411,8 +411,8 @@ TEST(spdlog_observer, costs_the_fast_lane_only_at_trace_level) {
         }
         return to.lines().size();
     };
-    EXPECT_EQ(reported(spdlog::level::info), 3U);   // its first open, closing, closed
-    EXPECT_EQ(reported(spdlog::level::debug), 4U);  // and the close of its resource
+    EXPECT_EQ(reported(spdlog::level::info), 3U);     // its first open, closing, closed
+    EXPECT_EQ(reported(spdlog::level::debug), 4U);    // and the close of its resource
     EXPECT_EQ(reported(spdlog::level::trace), 205U);  // 100 leases, and the wait for the open
 }
 
