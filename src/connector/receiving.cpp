@@ -98,8 +98,8 @@ result_in<Mode, std::optional<notification>> receiving::receive_in(receiving* on
             co_await Mode::drive(*on, std::min(limit.until, on->quiet_until()));
             co_return on->take();
         } catch (const exchange_timeout&) {
+            on->note_quiet();
         }
-        on->note_quiet();
         if (on->has_found()) continue;
         if (std::chrono::steady_clock::now() >= limit.until) co_return std::nullopt;
     }

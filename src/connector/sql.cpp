@@ -102,17 +102,14 @@ parameter value::bound() const {
 }
 
 cell value::as_cell() const noexcept {
-    struct view {
-        cell operator()(std::monostate) const { return {}; }
-        cell operator()(bool b) const { return cell(b); }
-        cell operator()(std::int64_t i) const { return cell(i); }
-        cell operator()(double d) const { return cell(d); }
-        cell operator()(const std::string& text) const { return cell(std::string_view(text)); }
-        cell operator()(const sql::bytes& octets) const {
-            return cell(std::span<const std::byte>(octets));
-        }
-    };
-    return std::visit(view{}, data_);
+    // Not std::visit, which may throw.
+    if (const auto* is = std::get_if<bool>(&data_)) return cell(*is);
+    if (const auto* number = std::get_if<std::int64_t>(&data_)) return cell(*number);
+    if (const auto* number = std::get_if<double>(&data_)) return cell(*number);
+    if (const auto* text = std::get_if<std::string>(&data_)) return cell(std::string_view(*text));
+    if (const auto* octets = std::get_if<sql::bytes>(&data_))
+        return cell(std::span<const std::byte>(*octets));
+    return {};
 }
 
 const value& row::operator[](std::size_t column) const {

@@ -31,6 +31,7 @@ void connection::use(std::shared_ptr<const lease_setup> setup) {
 
 namespace detail {
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): those that override it keep the setup.
 void session::use(std::shared_ptr<const lease_setup>) {
     throw std::invalid_argument(
         "cenote: this connector cannot set a role or settings for one lease");
@@ -49,10 +50,13 @@ namespace {
 
 }  // namespace
 
+// Those that override them keep the text.
+// NOLINTBEGIN(performance-unnecessary-value-param)
 copy_in session::copy_in(std::string_view /*text*/) { refuse_copy(); }
 boost::asio::awaitable<copy_in> session::async_copy_in(std::string /*text*/) { refuse_copy(); }
 copy_out session::copy_out(std::string_view /*text*/) { refuse_copy(); }
 boost::asio::awaitable<copy_out> session::async_copy_out(std::string /*text*/) { refuse_copy(); }
+// NOLINTEND(performance-unnecessary-value-param)
 
 }  // namespace detail
 

@@ -129,7 +129,8 @@ boost::asio::awaitable<void> copy_in::flushed(std::shared_ptr<detail::copy_write
 }
 
 boost::asio::awaitable<std::uint64_t> copy_in::finished(std::shared_ptr<detail::copy_writer> by) {
-    return by->async_finish();
+    std::uint64_t rows = co_await by->async_finish();
+    co_return rows;
 }
 
 boost::asio::awaitable<std::optional<std::string_view>> copy_out::awaited_next(

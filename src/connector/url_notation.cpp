@@ -251,10 +251,10 @@ std::string url_of(const server_place& place) {
         else rest += is_address(one.name) ? "[" + one.name + "]" : percent_encoded(one.name);
         if (one.port != 0) rest += ":" + std::to_string(one.port);
     }
-    if (may_be_url(place.database)) rest += "/DATABASE";
+    bool is_hidden = may_be_url(place.database) || (place.database.empty() && is_sql);
+    if (is_hidden) rest += "/DATABASE";
     else if (!place.database.empty())
         rest += "/" + percent_encoded(place.database, is_sql ? "" : "/");
-    else if (is_sql) rest += "/DATABASE";
     char separator = '?';
     for (const auto& [key, value] : place.parameters) {
         if (may_be_url(value)) continue;

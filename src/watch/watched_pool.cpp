@@ -61,7 +61,7 @@ std::string lease_json(const lease_info& lease, bool suspect) {
     return one.take();
 }
 
-const char* text_of(bool value) { return value ? "true" : "false"; }
+const char* json_bool(bool value) { return value ? "true" : "false"; }
 
 std::string text_or_null(std::string_view text) {
     return text.empty() ? "null" : json_text(shown_part(text));
@@ -146,7 +146,7 @@ std::string overview_json(const watched_pool& of, const event_log& events) {
     one.add("refused", number_text(refused));
     one.add("open_failed", number_text(now.open_failed));
     one.add("recent", recent_json(of.past.recently()));
-    one.add("deadlock", text_of(full && is_deadlock(now, leases)));
+    one.add("deadlock", json_bool(full && is_deadlock(now, leases)));
     one.add("suspects", suspects_json(suspects_of(of, events, std::move(leases))));
     one.add("causes", causes_json(of, events));
     return one.take();
