@@ -289,7 +289,8 @@ TYPED_TEST(many, takes_effect_as_a_whole_whenever_it_is_canceled) {
 
 /// With completion tokens.
 TYPED_TEST(many, completes_tokens) {
-    asio::io_context io;
+    asio::io_context& io = loop(0);
+    io.restart();
     auto all = this->rows(3);
     auto token = asio::bind_executor(io, asio::use_future);
     auto first = this->db.async_execute_many(this->insert, all, token);

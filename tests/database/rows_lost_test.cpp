@@ -318,7 +318,7 @@ TYPED_TEST(canceled_rows, are_whole_whenever_they_are_canceled) {
         EXPECT_EQ(one.query("SELECT CAST(? AS INTEGER)", steps).template scalar<int>(), steps);
         EXPECT_EQ(one.stats().leased, 0u);
     }
-    EXPECT_GT(steps, 5);
+    EXPECT_GT(steps, 2);  // the replies may be there before they are waited for
     EXPECT_LT(steps, too_many);
     expect_as_new(one);
 }

