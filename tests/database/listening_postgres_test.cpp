@@ -17,6 +17,15 @@
 #include "connector/listening_suite.hpp"
 #include "connector/postgres_place.hpp"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// Otherwise the thread sanitizer ends a child process that starts a thread. It expects this name.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+#endif
+
 namespace listening {
 namespace {
 
