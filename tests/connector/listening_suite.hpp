@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
@@ -72,20 +74,59 @@ struct blocking {
     }
 };
 
+/// A loop that outlives all threads that post to it, as in a service: a thread of a pool may still
+/// use it when its last handler has run. A child process makes loops of its own.
+class kept_loop {
+public:
+    kept_loop() {
+        std::lock_guard lock(mutex());
+        auto& unused = all_unused()[::getpid()];
+        if (unused.empty()) unused.push_back(new asio::io_context);
+        loop_ = unused.back();
+        unused.pop_back();
+    }
+    ~kept_loop() {
+        std::lock_guard lock(mutex());
+        all_unused()[::getpid()].push_back(loop_);
+    }
+    kept_loop(const kept_loop&) = delete;
+    kept_loop& operator=(const kept_loop&) = delete;
+
+    asio::io_context& operator*() const { return *loop_; }
+
+private:
+    static std::mutex& mutex() {
+        static std::mutex one;
+        return one;
+    }
+    static std::map<pid_t, std::vector<asio::io_context*>>& all_unused() {
+        static auto& never_destroyed = *new std::map<pid_t, std::vector<asio::io_context*>>;
+        return never_destroyed;
+    }
+
+    asio::io_context* loop_;
+};
+
+template <class T>
+T await(asio::awaitable<T> what) {
+    kept_loop loop;
+    return support::await_on(*loop, std::move(what));
+}
+
 struct awaited {
     static std::optional<notification> next(notifications& from) {
-        return support::await(from.async_next());
+        return listening::await(from.async_next());
     }
     static std::optional<notification> next(notifications& from, std::chrono::nanoseconds time) {
-        return support::await(from.async_next_for(time));
+        return listening::await(from.async_next_for(time));
     }
     template <class Place>
     static notifications open(Place& at, const channel_list& to, listen_options how = patiently) {
-        return support::await(at.async_stream(to, how));
+        return listening::await(at.async_stream(to, how));
     }
     template <class Place>
     static notifications open_within(Place& at, const channel_list& to) {
-        return support::await(at.async_stream_within(to, patiently));
+        return listening::await(at.async_stream_within(to, patiently));
     }
 };
 
@@ -185,7 +226,7 @@ TYPED_TEST_P(any_stream, brings_many_in_order) {
         }
     };
     if constexpr (std::is_same_v<typename TestFixture::form, awaited>) {
-        support::await(take());
+        listening::await(take());
     } else {
         while (right < count && all.next() == heard("news", std::to_string(right + 1))) ++right;
     }
@@ -430,7 +471,7 @@ TYPED_TEST_P(any_canceled_stream, loses_no_notification) {
         if (right == sent) at.send("news", std::to_string(++sent));
         was_canceled(1 + steps % 4, take_all(&all, &right, sent));
     }
-    support::await(take_all(&all, &right, sent));
+    listening::await(take_all(&all, &right, sent));
     EXPECT_EQ(right, sent);
     EXPECT_EQ(all.control().stats().opened, 1U);
 }

@@ -210,7 +210,7 @@ TEST(listening_postgres, is_refused_when_the_database_is_gone) {
         db.emplace(support::postgres_url(), cenote::database_options{.pool = support::patient(2)});
         auto later = db->async_listen("news", {.within_max = within});
         db.reset();
-        EXPECT_THROW(static_cast<void>(support::await(std::move(later))), cenote::closed_error);
+        EXPECT_THROW(static_cast<void>(listening::await(std::move(later))), cenote::closed_error);
     }
 }
 
@@ -222,7 +222,7 @@ TEST(listening_postgres, may_begin_while_the_database_ends) {
         auto begun = db->async_listen("news", round % 2 == 0 ? within_max() : patiently);
         std::thread begins([&] {
             try {
-                notifications all = support::await(std::move(begun));
+                notifications all = listening::await(std::move(begun));
                 EXPECT_EQ(all.next(), std::nullopt);
                 EXPECT_TRUE(all.stopped());
             } catch (const cenote::pool_error& e) {
@@ -240,7 +240,7 @@ TEST(listening_postgres, without_anything_has_ended) {
     notifications none;
     EXPECT_TRUE(none.stopped());
     EXPECT_EQ(none.next(), std::nullopt);
-    EXPECT_EQ(support::await(none.async_next()), std::nullopt);
+    EXPECT_EQ(listening::await(none.async_next()), std::nullopt);
     none.stop();
 }
 
